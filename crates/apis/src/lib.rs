@@ -1,0 +1,1 @@
+//! Stead's custom resources: types, defaults, validation.

@@ -1,0 +1,1 @@
+//! The values that the server fills in for built-in kinds.

@@ -1,0 +1,1 @@
+//! Which groups, versions and resources are served.

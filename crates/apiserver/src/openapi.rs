@@ -1,0 +1,1 @@
+//! The OpenAPI documents, versions 2 and 3.

@@ -1,0 +1,1 @@
+//! Kubernetes' protobuf encoding of built-in kinds, to JSON and back.

@@ -1,0 +1,1 @@
+//! The API server as a value, and behind TLS.

@@ -1,0 +1,1 @@
+//! What the server refuses of built-in kinds.

@@ -1,0 +1,3 @@
+//! The `stead` binary.
+
+fn main() {}

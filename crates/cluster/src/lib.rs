@@ -1,0 +1,1 @@
+//! The embedded cluster around the API server: controllers, scheduler, nodes.

@@ -1,0 +1,1 @@
+//! Build Kubernetes operators: manager, cache, work queue, controller, apply, leader election, webhooks.

@@ -1,0 +1,7 @@
+//! What both a client and a server of the Kubernetes API need.
+//!
+//! The API server merges, patches and selects with it; the framework compares what an operator wants
+//! with what is there by the same rules. It does no I/O and knows no kind by name.
+
+pub mod field;
+pub mod schema;

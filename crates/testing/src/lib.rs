@@ -1,0 +1,1 @@
+//! An embedded cluster, or a real control plane, in anyone's tests.
