@@ -1,5 +1,7 @@
 //! Every chore of the repository by name: `cargo xtask --help`.
 
+mod kubernetes;
+mod test;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -16,6 +18,13 @@ struct Args {
 enum Chore {
     /// Check the rules of the tree: file length, dependency direction, purity, forbidden words
     Tidy,
+    /// Run every check and test, with all set-up they need
+    Test,
+    /// Build the real control plane and its tools from the Go module registry, and print where they are
+    Kubernetes {
+        /// Which programs (default: all of Kubernetes and etcd)
+        names: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -26,6 +35,8 @@ fn main() -> ExitCode {
     }
     let result = match arguments.chore {
         Chore::Tidy => tidy::run(),
+        Chore::Test => test::run(),
+        Chore::Kubernetes { names } => kubernetes::run(&names),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,3 @@
+//! Stories that need a cluster: the framework's own, and the test crate's.
+
+mod real_kubernetes;

@@ -1,0 +1,103 @@
+//! `cargo xtask test`: everything that must hold, with all set-up it needs.
+//!
+//! The README names this command and CI runs the same one. Every step is a line of the closing table; a step
+//! that cannot run here says why in a line of its own and never counts as passed.
+
+use crate::{kubernetes, tidy};
+use anyhow::{Context, Result, bail};
+use std::process::Command;
+use std::time::Instant;
+
+/// How one step ended.
+enum End {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+/// Runs every step, prints the table, and fails if any step did.
+pub fn run() -> Result<()> {
+    let mut table = Table::default();
+    table.step("tidy", || tidy::run().map(|()| End::Passed));
+    table.step("rustfmt", || cargo(&["fmt", "--all", "--check"]));
+    table.step("clippy", || {
+        cargo(&[
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "--deny",
+            "warnings",
+        ])
+    });
+    table.step("real Kubernetes", control_plane);
+    table.step("the binary", || cargo(&["build", "--quiet", "--bin", "stead"]));
+    table.step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]));
+    table.close()
+}
+
+/// Programs that the tests drive and compare with. Their absence is no failure, but it is said.
+fn control_plane() -> Result<End> {
+    for name in kubernetes::CONTROL_PLANE {
+        if let Err(error) = kubernetes::ensure(name) {
+            return Ok(End::Skipped(format!("{error:#}")));
+        }
+    }
+    Ok(End::Passed)
+}
+
+fn cargo(arguments: &[&str]) -> Result<End> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(arguments).status().context("running cargo")?;
+    Ok(if status.success() {
+        End::Passed
+    } else {
+        End::Failed(format!("cargo {}: {status}", arguments.join(" ")))
+    })
+}
+
+/// The steps so far, for the closing table.
+#[derive(Default)]
+struct Table {
+    rows: Vec<(&'static str, End, u64)>,
+}
+
+impl Table {
+    fn step(&mut self, name: &'static str, work: impl FnOnce() -> Result<End>) {
+        eprintln!("== {name}");
+        let started = Instant::now();
+        let end = work().unwrap_or_else(|error| End::Failed(format!("{error:#}")));
+        if let End::Skipped(why) = &end {
+            println!("skipped: {why}");
+        }
+        self.rows.push((name, end, started.elapsed().as_secs()));
+    }
+
+    fn close(self) -> Result<()> {
+        let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+        println!("\n{:<24} {:>8}  result", "step", "seconds");
+        for (name, end, seconds) in &self.rows {
+            let result = match end {
+                End::Passed => {
+                    passed += 1;
+                    "passed".to_string()
+                }
+                End::Failed(why) => {
+                    failed += 1;
+                    format!("FAILED: {why}")
+                }
+                End::Skipped(why) => {
+                    skipped += 1;
+                    format!("skipped: {why}")
+                }
+            };
+            println!("{name:<24} {seconds:>8}  {result}");
+        }
+        println!("steps: {passed} passed, {failed} failed, {skipped} skipped");
+        if failed > 0 {
+            bail!("{failed} steps failed");
+        }
+        Ok(())
+    }
+}
