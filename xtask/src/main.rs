@@ -1,6 +1,7 @@
 //! Every chore of the repository by name: `cargo xtask --help`.
 
 mod kubernetes;
+mod schemas;
 mod test;
 mod tidy;
 
@@ -25,6 +26,8 @@ enum Chore {
         /// Which programs (default: all of Kubernetes and etcd)
         names: Vec<String>,
     },
+    /// Rewrite the API server's data from Kubernetes' published API description (needs Go)
+    Schemas,
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Test => test::run(),
         Chore::Kubernetes { names } => kubernetes::run(&names),
+        Chore::Schemas => schemas::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

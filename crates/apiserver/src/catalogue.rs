@@ -3,6 +3,8 @@
 //! A catalogue is an immutable snapshot. A changed definition makes a new one; a request that is under
 //! way keeps the one it began with.
 
+pub mod built_in;
+
 use crate::error::GroupResource;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,4 +4,5 @@
 //! with what is there by the same rules. It does no I/O and knows no kind by name.
 
 pub mod field;
+pub mod published;
 pub mod schema;
