@@ -4,5 +4,8 @@
 //! with what is there by the same rules. It does no I/O and knows no kind by name.
 
 pub mod field;
+pub mod names;
+pub mod patch;
 pub mod published;
 pub mod schema;
+pub mod selector;
