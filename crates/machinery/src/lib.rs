@@ -3,9 +3,12 @@
 //! The API server merges, patches and selects with it; the framework compares what an operator wants
 //! with what is there by the same rules. It does no I/O and knows no kind by name.
 
+pub mod conditions;
 pub mod field;
 pub mod names;
 pub mod patch;
 pub mod published;
+pub mod quantity;
 pub mod schema;
 pub mod selector;
+pub mod time;
