@@ -4,8 +4,11 @@
 //! and one run of this chore. The data is kept in the tree: building Stead needs no Go.
 
 mod documents;
+mod gotypes;
+mod messages;
 mod modules;
 mod openapi;
+mod protos;
 mod resources;
 
 use anyhow::{Context, Result};
@@ -26,6 +29,7 @@ pub fn run() -> Result<()> {
     let api = openapi::convert(&files, groups, kubernetes.version)?;
     write("api.bin", &deflate(&encode(&api)?)?)?;
     write("documents.bin", &encode(&documents::cut(&files)?)?)?;
+    write("messages.bin", &deflate(&encode(&messages::read()?)?)?)?;
     Ok(())
 }
 

@@ -12,3 +12,4 @@ pub mod quantity;
 pub mod schema;
 pub mod selector;
 pub mod time;
+pub mod wire;
