@@ -6,6 +6,7 @@
 
 pub mod authenticate;
 pub mod bootstrap;
+pub mod certificates;
 pub mod escalation;
 pub mod impersonate;
 pub mod rbac;
