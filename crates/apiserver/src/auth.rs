@@ -7,6 +7,7 @@
 pub mod authenticate;
 pub mod bootstrap;
 pub mod certificates;
+pub mod directory;
 pub mod escalation;
 pub mod impersonate;
 pub mod rbac;
