@@ -44,7 +44,7 @@ fn view<T: DeserializeOwned>(resource: &str) -> View<T> {
 impl Directory for StoreDirectory {
     async fn object(&self, key: &Key) -> Result<Option<Arc<Value>>> {
         let record = self.store.get(key).await.map_err(ApiError::internal)?;
-        Ok(record.map(|record| record.value().clone()))
+        Ok(record.map(|record| record.value()))
     }
 
     fn policy(&self) -> Result<Policy> {
