@@ -3,6 +3,7 @@
 //! The API server merges, patches and selects with it; the framework compares what an operator wants
 //! with what is there by the same rules. It does no I/O and knows no kind by name.
 
+pub mod apply;
 pub mod conditions;
 pub mod field;
 pub mod names;

@@ -48,4 +48,4 @@ pub(crate) fn go_text(value: &Value) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+mod read;
+
 /// An arena of nodes, and the named types among them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Schemas {
@@ -47,6 +49,8 @@ pub enum Shape {
     IntOrString,
     /// `resource.Quantity`: a string or a number on the way in, a canonical string on the way out.
     Quantity,
+    /// Anything at all whose objects merge by field (`x-kubernetes-preserve-unknown-fields` without a type).
+    Free,
 }
 
 /// String formats that change how a value is read or written.
@@ -76,6 +80,8 @@ pub struct Object {
 pub struct Property {
     pub node: NodeId,
     pub required: bool,
+    /// A struct that built-in kinds hold by value: it is there, if empty, before anybody sets it.
+    pub by_value: bool,
     /// `x-kubernetes-patch-strategy` of this field, used by strategic merge patch.
     pub patch: PatchStrategy,
 }
@@ -132,6 +138,8 @@ pub struct Constraints {
     pub not: Option<NodeId>,
     /// `x-kubernetes-validations`.
     pub rules: Vec<Rule>,
+    /// The fields that an object must have.
+    pub required: Vec<Box<str>>,
 }
 
 /// One CEL rule of `x-kubernetes-validations`.

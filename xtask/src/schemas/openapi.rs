@@ -189,6 +189,7 @@ impl Arena {
             let property = Property {
                 node: self.place(property).with_context(|| format!("property {name}"))?,
                 required: required.contains(&name.as_str()),
+                by_value: property["default"].as_object().is_some_and(serde_json::Map::is_empty),
                 patch: PatchStrategy {
                     merge: strategies.contains(&"merge"),
                     retain_keys: strategies.contains(&"retainKeys"),

@@ -94,11 +94,13 @@ fn pod() -> (Schemas, crate::schema::NodeId) {
     let property = |node| Property {
         node,
         required: false,
+        by_value: false,
         patch: PatchStrategy::default(),
     };
     let merging = |node, key: Option<&str>| Property {
         node,
         required: false,
+        by_value: false,
         patch: PatchStrategy {
             merge: true,
             retain_keys: false,

@@ -1,0 +1,133 @@
+//! Whether an applied configuration fits its schema well enough to be merged.
+//!
+//! Merging needs to know what each field is, so a field that the schema does not name, a scalar of the
+//! wrong type or two list items with one key are refused here, in the words of the library that
+//! Kubernetes merges with.
+
+use super::element::{Element, path_text};
+use super::typed::{Form, Type, Unknown};
+use crate::patch::go_text;
+use crate::schema::{SchemaRef, Shape};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Checks a configuration; the error is one line, or a list of them.
+pub(super) fn check(config: &Value, kind: Type<'_>) -> Result<(), String> {
+    let mut check = Check {
+        errors: Vec::new(),
+        path: Vec::new(),
+    };
+    check.value(config, kind);
+    match check.errors.as_slice() {
+        [] => Ok(()),
+        [only] => Err(only.clone()),
+        many => Err(format!(
+            "errors:\n{}",
+            many.iter().map(|e| format!("  {e}")).collect::<Vec<_>>().join("\n")
+        )),
+    }
+}
+
+struct Check {
+    errors: Vec<String>,
+    path: Vec<Element>,
+}
+
+impl Check {
+    fn refuse(&mut self, what: impl std::fmt::Display) {
+        let path = path_text(&self.path);
+        self.errors.push(if path.is_empty() {
+            what.to_string()
+        } else {
+            format!("{path}: {what}")
+        });
+    }
+
+    fn value(&mut self, value: &Value, kind: Type<'_>) {
+        let Type::Known { schema, unknown } = kind else {
+            return;
+        };
+        match schema.shape() {
+            _ if value.is_null() => {}
+            Shape::Object(_) => self.object(value, kind, schema),
+            Shape::List(_) => self.list(value, kind, schema, unknown),
+            Shape::Integer | Shape::Number if !value.is_number() => {
+                self.refuse(format!("expected numeric (int or float), got {}", go_type(value)));
+            }
+            Shape::String(_) if !value.is_string() => self.refuse(format!(
+                "expected string, got &value.valueUnstructured{{Value:{}}}",
+                go_text(value)
+            )),
+            Shape::Boolean if !value.is_boolean() => {
+                self.refuse(format!("expected boolean, got &{{{}}}", go_text(value)));
+            }
+            Shape::IntOrString | Shape::Quantity if value.is_object() || value.is_array() => {
+                self.refuse(format!("expected any scalar, got &{{{}}}", go_text(value)));
+            }
+            _ => {}
+        }
+    }
+
+    fn object(&mut self, value: &Value, kind: Type<'_>, schema: SchemaRef<'_>) {
+        let Value::Object(fields) = value else {
+            self.refuse(format!("expected map, got &{{{}}}", go_text(value)));
+            return;
+        };
+        for (key, value) in fields {
+            let element = Element::field(key);
+            let below = match schema.shape() {
+                // The fields of an atomic map are checked too, though nobody owns them one by one.
+                Shape::Object(_) => kind.step(&element).1,
+                _ => None,
+            };
+            self.path.push(element);
+            match below {
+                Some(below) => self.value(value, below),
+                None => self.refuse("field not declared in schema"),
+            }
+            self.path.pop();
+        }
+    }
+
+    fn list(&mut self, value: &Value, kind: Type<'_>, schema: SchemaRef<'_>, unknown: Unknown) {
+        let Value::Array(items) = value else {
+            self.refuse(format!("expected list, got &{{{}}}", go_text(value)));
+            return;
+        };
+        let form = match kind.form(value) {
+            Form::List { list } => Some(list),
+            _ => None,
+        };
+        let below = schema
+            .items()
+            .map_or(Type::Opaque, |schema| Type::Known { schema, unknown });
+        let mut seen = BTreeSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let element = match form.map(|list| list.element(item)) {
+                None => Element::Index(index as i64),
+                Some(Ok(element)) => element,
+                Some(Err(e)) => {
+                    self.refuse(format!("element {index}: {e}"));
+                    return;
+                }
+            };
+            if form.is_some() && !seen.insert(element.clone()) {
+                self.refuse(format!("duplicate entries for key {element}"));
+            }
+            self.path.push(element);
+            self.value(item, below);
+            self.path.pop();
+        }
+    }
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}

@@ -1,0 +1,474 @@
+use super::*;
+use crate::schema::{NodeId, Schemas};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// A kind with every way in which a schema can say how its parts merge.
+fn schema() -> (Schemas, NodeId) {
+    let mut schemas = Schemas::default();
+    let root = schemas.read(&json!({"type": "object", "properties": {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object", "properties": {
+            "name": {"type": "string"}, "namespace": {"type": "string"}, "uid": {"type": "string"},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+            "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            "managedFields": {"type": "array", "items": {"type": "object"}},
+        }},
+        "spec": {"type": "object", "properties": {
+            "replicas": {"type": "integer"},
+            "paused": {"type": "boolean"},
+            "args": {"type": "array", "items": {"type": "string"}},
+            "selector": {"type": "object", "additionalProperties": {"type": "string"}, "x-kubernetes-map-type": "atomic"},
+            "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],
+                "items": {"type": "object", "properties": {
+                    "port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP"}, "name": {"type": "string"},
+                }}},
+            "containers": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "properties": {
+                    "name": {"type": "string"}, "image": {"type": "string"},
+                    "env": {"type": "object", "additionalProperties": {"type": "string"}},
+                }}},
+            "free": {"x-kubernetes-preserve-unknown-fields": true},
+        }},
+        "status": {"type": "object", "properties": {"ready": {"type": "integer"}}},
+    }}));
+    (schemas, root)
+}
+
+/// A stored object, and requests to it.
+struct Story {
+    schemas: Schemas,
+    root: NodeId,
+    reset: FieldSet,
+    object: Option<Value>,
+    second: i64,
+}
+
+impl Story {
+    fn new() -> Self {
+        let (schemas, root) = schema();
+        Story {
+            schemas,
+            root,
+            reset: FieldSet::of(&["status"]),
+            object: None,
+            second: 0,
+        }
+    }
+
+    fn apply(&mut self, manager: &str, spec: Value) -> Result<(), ApplyError> {
+        self.apply_with(manager, spec, Force::No)
+    }
+
+    fn apply_with(&mut self, manager: &str, spec: Value, force: Force) -> Result<(), ApplyError> {
+        let config = json!({"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec});
+        self.apply_config(manager, &config, force)
+    }
+
+    fn apply_config(&mut self, manager: &str, config: &Value, force: Force) -> Result<(), ApplyError> {
+        self.second += 1;
+        let now = Timestamp::from_second(self.second).unwrap();
+        let kind = Kind {
+            schema: self.schemas.at(self.root),
+            reset: &self.reset,
+            family: Family::Custom,
+        };
+        let writer = Writer {
+            manager,
+            subresource: "",
+            api_version: "x/v1",
+            now,
+        };
+        self.object = Some(apply(self.object.as_ref(), config, &kind, &writer, force)?);
+        Ok(())
+    }
+
+    fn update(&mut self, manager: &str, change: impl FnOnce(&mut Value)) {
+        self.second += 1;
+        let now = Timestamp::from_second(self.second).unwrap();
+        let fresh = json!({"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": "a"}});
+        let mut new = self.object.clone().unwrap_or(fresh);
+        change(&mut new);
+        let kind = Kind {
+            schema: self.schemas.at(self.root),
+            reset: &self.reset,
+            family: Family::Custom,
+        };
+        let writer = Writer {
+            manager,
+            subresource: "",
+            api_version: "x/v1",
+            now,
+        };
+        track(self.object.as_ref(), &mut new, &kind, &writer);
+        self.object = Some(new);
+    }
+
+    fn spec(&self) -> Value {
+        self.object.as_ref().unwrap().get("spec").cloned().unwrap_or_default()
+    }
+
+    /// The entries as `manager operation fields`.
+    fn owners(&self) -> Vec<String> {
+        let entries = managed_fields(self.object.as_ref().unwrap())
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let entries = entries.iter();
+        entries
+            .map(|e| {
+                format!(
+                    "{} {} {}",
+                    e["manager"].as_str().unwrap(),
+                    e["operation"].as_str().unwrap(),
+                    e["fieldsV1"]
+                )
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn an_apply_owns_what_it_says_and_removes_what_it_no_longer_says() {
+    let mut thing = Story::new();
+    thing
+        .apply(
+            "a",
+            json!({"replicas": 1, "args": ["x"], "containers": [{"name": "c", "image": "1"}]}),
+        )
+        .unwrap();
+    assert_eq!(
+        thing.owners(),
+        vec![
+            r#"a Apply {"f:spec":{"f:args":{},"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:image":{},"f:name":{}}},"f:replicas":{}}}"#
+        ]
+    );
+    thing.apply("a", json!({"containers": [{"name": "c"}]})).unwrap();
+    assert_eq!(thing.spec(), json!({"containers": [{"name": "c"}]}));
+}
+
+#[test]
+fn an_apply_that_changes_nothing_changes_nothing_at_all() {
+    let mut thing = Story::new();
+    let spec = json!({"replicas": 1, "ports": [{"port": 80}], "free": {"a": [1], "b": {"c": 2}}});
+    thing.apply("a", spec.clone()).unwrap();
+    let before = thing.object.clone();
+    thing.apply("a", spec).unwrap();
+    assert_eq!(thing.object, before);
+}
+
+#[test]
+fn changing_what_another_owns_is_a_conflict_unless_forced() {
+    let mut thing = Story::new();
+    thing.apply("a", json!({"replicas": 1, "paused": true})).unwrap();
+    thing.update("b", |object| object["spec"]["args"] = json!(["x"]));
+    let error = thing.apply("c", json!({"replicas": 2})).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Apply failed with 1 conflict: conflict with \"a\": .spec.replicas"
+    );
+    let error = thing
+        .apply("c", json!({"replicas": 2, "paused": false, "args": ["y"]}))
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Apply failed with 3 conflicts: conflicts with \"a\":\n- .spec.paused\n- .spec.replicas\nconflicts with \"b\" using x/v1:\n- .spec.args"
+    );
+    let ApplyError::Conflicts(conflicts) = error else {
+        panic!("expected conflicts")
+    };
+    assert_eq!(conflicts.causes()[2].message, "conflict with \"b\" using x/v1");
+    thing.apply_with("c", json!({"replicas": 2}), Force::Yes).unwrap();
+    assert_eq!(thing.spec()["replicas"], 2);
+    assert_eq!(
+        thing.owners(),
+        vec![
+            r#"a Apply {"f:spec":{"f:paused":{}}}"#,
+            r#"c Apply {"f:spec":{"f:replicas":{}}}"#,
+            r#"b Update {"f:spec":{"f:args":{}}}"#
+        ]
+    );
+}
+
+#[test]
+fn a_field_that_two_appliers_share_goes_when_both_let_go() {
+    let mut thing = Story::new();
+    thing.apply("a", json!({"replicas": 1, "paused": true})).unwrap();
+    thing.apply("b", json!({"replicas": 1})).unwrap();
+    thing.apply("a", json!({"paused": true})).unwrap();
+    assert_eq!(thing.spec(), json!({"replicas": 1, "paused": true}));
+    thing.apply("b", json!({})).unwrap();
+    assert_eq!(thing.spec(), json!({"paused": true}));
+}
+
+#[test]
+fn list_items_merge_by_key_with_defaults_of_keys() {
+    let mut thing = Story::new();
+    thing
+        .apply("a", json!({"ports": [{"port": 80, "name": "web"}]}))
+        .unwrap();
+    thing.update("server", |object| object["spec"]["ports"][0]["protocol"] = json!("TCP"));
+    thing
+        .apply("b", json!({"ports": [{"port": 80, "protocol": "UDP"}]}))
+        .unwrap();
+    assert_eq!(
+        thing.spec()["ports"],
+        json!([{"port": 80, "name": "web", "protocol": "TCP"}, {"port": 80, "protocol": "UDP"}])
+    );
+    thing.apply("a", json!({"ports": []})).unwrap();
+    // The server owns the protocol of the first port and nobody owns the port itself any more, so it goes.
+    assert_eq!(thing.spec()["ports"], json!([{"port": 80, "protocol": "UDP"}]));
+    assert!(thing.owners()[0].starts_with("b Apply"), "{:?}", thing.owners());
+}
+
+#[test]
+fn an_atomic_map_is_owned_as_one_piece_and_a_set_item_by_item() {
+    let mut thing = Story::new();
+    let config = |finalizers: Value, selector: Value| {
+        json!({"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": "a", "finalizers": finalizers},
+            "spec": {"selector": selector}})
+    };
+    thing
+        .apply_config("a", &config(json!(["f"]), json!({"k": "v"})), Force::No)
+        .unwrap();
+    let error = thing.apply("b", json!({"selector": {"other": "v"}})).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Apply failed with 1 conflict: conflict with \"a\": .spec.selector"
+    );
+    thing
+        .apply_config("b", &config(json!(["g"]), json!({"k": "v"})), Force::No)
+        .unwrap();
+    assert_eq!(
+        thing.object.as_ref().unwrap()["metadata"]["finalizers"],
+        json!(["f", "g"])
+    );
+    assert_eq!(
+        thing.owners()[1],
+        r#"b Apply {"f:metadata":{"f:finalizers":{"v:\"g\"":{}}},"f:spec":{"f:selector":{}}}"#
+    );
+}
+
+#[test]
+fn an_update_takes_over_what_it_changes() {
+    let mut thing = Story::new();
+    thing.update("one", |object| {
+        object["metadata"]["labels"] = json!({"a": "b"});
+        object["spec"] = json!({"replicas": 1});
+        object["status"] = json!({"ready": 1});
+    });
+    assert_eq!(
+        thing.owners(),
+        vec![r#"one Update {"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{".":{},"f:replicas":{}}}"#]
+    );
+    let before = thing.object.clone();
+    thing.update("two", |_| {});
+    assert_eq!(thing.object, before);
+    thing.update("two", |object| object["spec"]["replicas"] = json!(2));
+    assert_eq!(
+        thing.owners(),
+        vec![
+            r#"one Update {"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{}}"#,
+            r#"two Update {"f:spec":{"f:replicas":{}}}"#
+        ]
+    );
+    thing.update("two", |object| object["metadata"]["managedFields"] = json!([]));
+    assert_eq!(thing.owners(), Vec::<String>::new());
+    thing.update("three", |object| object["spec"]["paused"] = json!(true));
+    assert_eq!(
+        thing.owners(),
+        Vec::<String>::new(),
+        "an untracked object stays untracked until it is applied"
+    );
+    thing.apply("a", json!({"replicas": 2})).unwrap();
+    assert!(
+        thing.owners()[1].starts_with("before-first-apply Update"),
+        "{:?}",
+        thing.owners()
+    );
+}
+
+#[test]
+fn the_oldest_updaters_are_folded_into_one_entry() {
+    let mut thing = Story::new();
+    for n in 0..12 {
+        thing.update(&format!("m{n}"), |object| {
+            object["metadata"]["labels"][format!("l{n}")] = json!("x")
+        });
+    }
+    let owners = thing.owners();
+    assert_eq!(owners.len(), 10);
+    assert!(
+        owners[0].starts_with("ancient-changes Update") && owners[0].contains("f:l2"),
+        "{owners:?}"
+    );
+}
+
+#[test]
+fn kubectl_takes_over_what_client_side_apply_set() {
+    let last = r#"{"apiVersion":"x/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"replicas":1,"paused":true}}"#;
+    let mut thing = Story::new();
+    thing.update("kubectl-client-side-apply", |object| {
+        object["metadata"]["annotations"] = json!({LAST_APPLIED: last});
+        object["spec"] = json!({"replicas": 1, "paused": true});
+    });
+    thing.apply("kubectl", json!({"replicas": 2})).unwrap();
+    assert_eq!(thing.spec(), json!({"replicas": 2, "paused": true}));
+    let annotation = thing.object.as_ref().unwrap()["metadata"]["annotations"][LAST_APPLIED]
+        .as_str()
+        .unwrap();
+    assert!(
+        annotation.contains(r#""replicas":2"#) && annotation.ends_with('\n'),
+        "{annotation}"
+    );
+    thing.update("other", |object| object["spec"]["replicas"] = json!(5));
+    assert!(thing.apply("kubectl", json!({"replicas": 3})).is_err());
+}
+
+#[test]
+fn what_the_schema_does_not_know_is_refused_with_its_path() {
+    let mut thing = Story::new();
+    let refuse = |thing: &mut Story, spec: Value| thing.apply("a", spec).unwrap_err().to_string();
+    assert_eq!(
+        refuse(&mut thing, json!({"nope": 1})),
+        "failed to create typed patch object (/a; x/v1, Kind=Thing): .spec.nope: field not declared in schema"
+    );
+    assert!(
+        refuse(&mut thing, json!({"replicas": "x"}))
+            .ends_with(".spec.replicas: expected numeric (int or float), got string")
+    );
+    assert!(
+        refuse(&mut thing, json!({"containers": [{"name": "a"}, {"name": "a"}]}))
+            .ends_with(".spec.containers: duplicate entries for key [name=\"a\"]")
+    );
+    assert!(refuse(&mut thing, json!({"containers": [{"image": "a"}]})).contains("omits all key fields [\"name\"]"));
+}
+
+fn element() -> impl Strategy<Value = Element> {
+    let literal = prop_oneof![
+        any::<i64>().prop_map(Value::from),
+        ".{0,4}".prop_map(Value::from),
+        any::<bool>().prop_map(Value::from)
+    ];
+    let literal = literal.prop_map(Literal).boxed();
+    prop_oneof![
+        ".{0,6}".prop_map(|name| Element::field(&name)),
+        prop::collection::btree_map(".{0,4}", literal.clone(), 1..3)
+            .prop_map(|keys| Element::Key(keys.into_iter().map(|(name, value)| (name.into(), value)).collect())),
+        literal.prop_map(Element::Value),
+        any::<i32>().prop_map(|index| Element::Index(index.into())),
+    ]
+}
+
+fn field_set() -> impl Strategy<Value = FieldSet> {
+    prop::collection::vec(prop::collection::vec(element(), 1..4), 0..8).prop_map(|paths| {
+        let mut set = FieldSet::new();
+        paths.iter().for_each(|path| set.insert(path));
+        set
+    })
+}
+
+/// Configurations that mostly fit the schema.
+fn spec() -> impl Strategy<Value = Value> {
+    let small = || prop_oneof![Just("a"), Just("b"), Just("c")].prop_map(String::from);
+    let strings = move || prop::collection::vec(small(), 0..3);
+    let map = move || prop::collection::btree_map(small(), small(), 0..3);
+    let container = (small(), prop::option::of(small()), prop::option::of(map())).prop_map(|(name, image, env)| {
+        let mut container = json!({"name": name});
+        if let Some(image) = image {
+            container["image"] = image.into()
+        }
+        if let Some(env) = env {
+            container["env"] = json!(env)
+        }
+        container
+    });
+    let port =
+        (0..3, prop::option::of(prop_oneof![Just("TCP"), Just("UDP")])).prop_map(|(port, protocol)| match protocol {
+            Some(protocol) => json!({"port": port, "protocol": protocol}),
+            None => json!({"port": port}),
+        });
+    let field = prop_oneof![
+        (0..3).prop_map(|n| ("replicas", json!(n))),
+        any::<bool>().prop_map(|b| ("paused", json!(b))),
+        strings().prop_map(|s| ("args", json!(s))),
+        map().prop_map(|m| ("selector", json!(m))),
+        prop::collection::vec(container, 0..3).prop_map(|c| ("containers", json!(c))),
+        prop::collection::vec(port, 0..3).prop_map(|c| ("ports", json!(c))),
+        crate::patch::tests::any_json().prop_map(|free| ("free", free)),
+    ];
+    prop::collection::vec(field, 0..5).prop_map(|fields| {
+        Value::Object(
+            fields
+                .into_iter()
+                .map(|(name, value)| (name.to_string(), value))
+                .collect(),
+        )
+    })
+}
+
+proptest! {
+    #[test]
+    fn field_sets_are_equal_after_encode_and_decode(set in field_set()) {
+        prop_assert_eq!(FieldSet::decode(&set.encode()), Ok(set));
+    }
+
+    #[test]
+    fn sets_follow_the_algebra(a in field_set(), b in field_set()) {
+        prop_assert_eq!(a.union(&b), b.union(&a));
+        prop_assert_eq!(a.intersection(&b), b.intersection(&a));
+        prop_assert_eq!(a.difference(&b).union(&a.intersection(&b)), a.clone());
+        prop_assert!(a.difference(&a).is_empty());
+    }
+
+    #[test]
+    fn nonsense_field_sets_do_not_panic(value in crate::patch::tests::any_json(), key in "[fkvi.:{}\"a0-9]{0,8}") {
+        let _ = FieldSet::decode(&value);
+        let _ = Element::decode(&key);
+        let _ = Managers::decode(&json!([{"operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": value}]));
+    }
+
+    #[test]
+    fn an_apply_is_idempotent(first in spec(), second in spec()) {
+        let mut thing = Story::new();
+        if thing.apply("a", first).is_ok() && thing.apply_with("b", second.clone(), Force::Yes).is_ok() {
+            let before = thing.object.clone();
+            thing.apply_with("b", second, Force::Yes).unwrap();
+            prop_assert_eq!(&thing.object, &before);
+        }
+    }
+
+    #[test]
+    fn letting_go_of_everything_gives_the_object_back(first in spec(), second in spec()) {
+        let mut thing = Story::new();
+        if thing.apply("a", first).is_ok() {
+            let before = thing.object.clone();
+            if thing.apply("b", second).is_ok() {
+                thing.apply("b", json!({})).unwrap();
+                let root = Type::of(thing.schemas.at(thing.root));
+                let values = |object: &Option<Value>| {
+                    let set = compare::field_set(object.as_ref().unwrap(), root);
+                    set.difference(&FieldSet::of(UNOWNED))
+                };
+                let (before_set, after_set) = (values(&before), values(&thing.object));
+                prop_assert!(after_set.difference(&before_set).is_empty());
+                // What is empty may vanish with the last thing that was put into it.
+                before_set.difference(&after_set).each(&mut |path| {
+                    let steps: String = path.iter().map(|step| step.to_string().replace('.', "/")).collect();
+                    let lost = before.as_ref().unwrap().pointer(&steps).cloned().unwrap_or_default();
+                    assert!(lost.is_null() || lost == json!({}), "{steps} was {lost}");
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn no_write_panics(first in crate::patch::tests::any_json(), second in crate::patch::tests::any_json(), third in spec()) {
+        let mut thing = Story::new();
+        thing.update("u", |object| object["spec"] = first);
+        thing.update("v", |object| object["spec"] = second);
+        let _ = thing.apply_with("a", third, Force::Yes);
+    }
+}
