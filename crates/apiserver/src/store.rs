@@ -6,13 +6,16 @@
 
 mod engine;
 mod error;
+mod journal;
 mod key;
 mod local;
+mod open;
 mod parsed;
 mod record;
 mod shared;
 mod state;
 mod table;
+mod threaded;
 mod view;
 mod watch;
 mod watchers;
@@ -22,6 +25,7 @@ mod tests;
 
 pub use error::StoreError;
 pub use key::{Key, Prefix};
+pub use open::{Holder, OpenError};
 pub use record::{Draft, MalformedObject, Metadata, Record};
 pub use state::History;
 pub use view::View;
@@ -30,6 +34,7 @@ pub use watch::Watch;
 use crate::environment::Clock;
 use engine::Engine;
 use shared::Shared;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A global revision: the number behind `resourceVersion`.
@@ -127,6 +132,27 @@ impl Store {
         let shared = Arc::new(Shared::empty());
         let engine = Arc::new(local::Inline::new(shared.clone(), clock, history));
         Store { shared, engine }
+    }
+
+    /// A durable store in a directory, which is made if it is missing. A write is on the disk before it is
+    /// answered. One process at a time can have it open.
+    pub fn open(directory: &Path, clock: Arc<dyn Clock>, history: History) -> Result<Store, OpenError> {
+        Store::on_journal(journal::Redb::open(directory)?, directory, clock, history)
+    }
+
+    fn on_journal(
+        journal: journal::Redb,
+        directory: &Path,
+        clock: Arc<dyn Clock>,
+        history: History,
+    ) -> Result<Store, OpenError> {
+        let parsed = Arc::default();
+        let state = journal.load(&parsed, clock.now(), directory)?;
+        let shared = Arc::new(Shared::new(state, parsed));
+        let committer = local::Committer::new(shared.clone(), journal, clock, history);
+        let engine = threaded::Threaded::start(committer).map_err(|source| OpenError::io(directory, source))?;
+        let engine = Arc::new(engine);
+        Ok(Store { shared, engine })
     }
 
     /// The object as it is now: at least as new as every write acknowledged before the call.

@@ -6,7 +6,7 @@
 use super::engine::Engine;
 use super::shared::Shared;
 use super::state::{History, State};
-use super::{Event, EventKind, Key, Record, Revision, StoreError, Write};
+use super::{Draft, Event, EventKind, Key, Record, Revision, StoreError, Write};
 use crate::environment::Clock;
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -161,6 +161,12 @@ impl Write {
     pub fn key(&self) -> &Key {
         match self {
             Write::Create { key, .. } | Write::Update { key, .. } | Write::Delete { key, .. } => key,
+        }
+    }
+
+    pub(super) fn draft(&self) -> &Draft {
+        match self {
+            Write::Create { draft, .. } | Write::Update { draft, .. } | Write::Delete { draft, .. } => draft,
         }
     }
 }

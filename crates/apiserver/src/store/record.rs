@@ -147,6 +147,11 @@ impl Record {
         }
     }
 
+    /// The same record under a key that it shares with others.
+    pub(super) fn with_key(self, key: Arc<Key>) -> Record {
+        Record { key, ..self }
+    }
+
     /// The parsed object. Readers at about the same time share one.
     pub fn value(&self) -> Arc<Value> {
         let mut slot = self.value.lock();

@@ -23,7 +23,6 @@ const FORGET_AT_ONCE: usize = 256;
 /// What a retained change costs besides the JSON of the version it replaced.
 const CHANGE_OVERHEAD: usize = 256;
 
-#[derive(Default)]
 pub(super) struct State {
     revision: Revision,
     floor: Revision,
@@ -41,6 +40,16 @@ struct Change {
     at: Timestamp,
 }
 
+/// The revision of a store that has never been written to. It is not 0, because clients that send 0 as a
+/// resourceVersion mean "any".
+const FIRST: Revision = Revision(1);
+
+impl Default for State {
+    fn default() -> Self {
+        State::restored(FIRST)
+    }
+}
+
 impl Default for History {
     /// Kubernetes compacts etcd every five minutes, so clients are used to having between five and ten.
     fn default() -> Self {
@@ -53,6 +62,17 @@ impl Default for History {
 }
 
 impl State {
+    /// The state at `floor`, to which later changes are then applied.
+    pub(super) fn restored(floor: Revision) -> State {
+        State {
+            revision: floor,
+            floor,
+            tables: HashMap::new(),
+            order: VecDeque::new(),
+            cost: 0,
+        }
+    }
+
     pub(super) fn revision(&self) -> Revision {
         self.revision
     }
@@ -94,6 +114,12 @@ impl State {
             self.tables.insert(resource.into(), Table::default());
         }
         self.tables.get_mut(resource).expect("it was inserted just above")
+    }
+
+    /// Takes over an object that was last changed at or before the floor.
+    pub(super) fn restore(&mut self, record: Arc<Record>) {
+        let path = record.key.path();
+        self.table_for(&record.key.resource).restore(path, record);
     }
 
     /// Enters a change, and adds the watchers that have to be woken for it.

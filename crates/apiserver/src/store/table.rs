@@ -47,6 +47,18 @@ impl Table {
         self.changed
     }
 
+    /// Takes an object over from an earlier life of the store, without a change that watchers could see.
+    pub(super) fn restore(&mut self, path: String, record: Arc<Record>) {
+        self.changed = self.changed.max(record.revision);
+        let versions = Versions {
+            latest: Version::Live(record),
+            older: VecDeque::new(),
+        };
+        if self.objects.insert(path.into(), versions).is_none() {
+            self.live += 1;
+        }
+    }
+
     /// Enters a change: a new version, and the log.
     pub(super) fn apply(&mut self, path: &str, event: Arc<Event>) {
         self.changed = event.record.revision;
