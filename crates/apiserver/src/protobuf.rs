@@ -6,7 +6,7 @@
 mod decode;
 mod encode;
 mod scalars;
-mod wire;
+pub(crate) mod wire;
 
 use flate2::read::DeflateDecoder;
 use serde_json::Value;
