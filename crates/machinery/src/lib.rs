@@ -13,4 +13,5 @@ pub mod quantity;
 pub mod schema;
 pub mod selector;
 pub mod time;
+pub mod walk;
 pub mod wire;

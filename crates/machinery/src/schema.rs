@@ -176,6 +176,14 @@ impl Schemas {
         self.names.get(name).map(|&id| SchemaRef { arena: self, id })
     }
 
+    /// The name of the type at this place, if it has one.
+    pub fn name_of(&self, id: NodeId) -> Option<&str> {
+        self.names
+            .iter()
+            .find(|(_, named)| **named == id)
+            .map(|(name, _)| name.as_str())
+    }
+
     /// Every named type.
     pub fn names(&self) -> impl Iterator<Item = (&str, SchemaRef<'_>)> {
         self.names
