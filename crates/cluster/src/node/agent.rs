@@ -1,0 +1,438 @@
+//! The agent: one loop that drives all pods of one or many nodes.
+//!
+//! The loop owns every observation, so nothing is locked and nothing races; runtime calls and API writes run as
+//! tasks beside it and report back. A pod at rest costs its memory and nothing else, which is what lets one
+//! process carry a hundred hollow nodes with ten thousand pods.
+
+use super::api::{self, Written};
+use super::fault::Power;
+use super::plan::{self, Action, Presence, Question};
+use super::registration::{LEASE_RENEWAL, NodeConfig, STATUS_RENEWAL};
+use super::runtime::{Notice, Readiness, Running, Runtime, RuntimeError, What};
+use super::seen::{Sandbox, Seen, State, Verdict};
+use super::shape::Shape;
+use super::status::{self, Host};
+use super::timers::Timers;
+use crate::clock::{Clock, after};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::runtime::watcher;
+use kube::runtime::watcher::Event;
+use kube::{Api, Client};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Writes under way at once; more would only queue in the API server.
+const WRITES_AT_ONCE: usize = 64;
+/// How long a pod's first status may wait for its containers, to save the write in between.
+const FIRST_STATUS_PATIENCE: Duration = Duration::from_millis(100);
+/// The wait after a failed API write or sandbox.
+const RETRY: Duration = Duration::from_secs(1);
+/// The longest wait between two tries to make a sandbox.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// Drives the pods of some nodes until it is told to stop.
+pub struct Agent {
+    pub client: Client,
+    pub clock: Arc<dyn Clock>,
+    pub runtime: Arc<dyn Runtime>,
+    pub nodes: Vec<NodeConfig>,
+    /// What the runtime reports.
+    pub notices: mpsc::UnboundedReceiver<Notice>,
+    /// Where the agent's events about pods go.
+    pub events: super::events::Recorder,
+}
+
+/// One pod on one of the nodes.
+pub(super) struct Work {
+    pub pod: Arc<Pod>,
+    pub seen: Seen,
+    pub presence: Presence,
+    pub node: usize,
+    /// A status write or the final delete is under way.
+    writing: bool,
+    /// After a failed write: not before this time.
+    write_after: Option<Timestamp>,
+    first_seen: Timestamp,
+    /// A runtime call is under way, by container (empty: the sandbox).
+    calls: usize,
+    stage: Stage,
+}
+
+/// How far the agent is with a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The runtime has not said yet what it has of the pod: nothing is decided before.
+    Adopting,
+    Driven,
+    /// Nothing is left to do; the object's end will be heard.
+    Released,
+}
+
+/// What a task beside the loop reports.
+enum Done {
+    Adopted(String, Seen),
+    Sandbox(String, Result<Vec<IpAddr>, RuntimeError>),
+    Started(String, String, u32, Result<Running, RuntimeError>),
+    Stopped,
+    SandboxStopped(String, Result<(), RuntimeError>),
+    Removed(String),
+    Written(String, Written),
+    Registered(usize, Box<Result<Node, kube::Error>>),
+    Renewed(usize, Result<(), kube::Error>),
+}
+
+/// What a timer is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Pod(String),
+    Lease(usize),
+    Status(usize),
+}
+
+/// One node's own state in the loop.
+struct Member {
+    config: NodeConfig,
+    host: Host,
+    uid: Option<String>,
+    power: Power,
+}
+
+struct Loop {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    runtime: Arc<dyn Runtime>,
+    events: super::events::Recorder,
+    members: Vec<Member>,
+    by_name: HashMap<String, usize>,
+    pods: HashMap<String, Work>,
+    dirty: BTreeSet<String>,
+    timers: Timers<Timer>,
+    jobs: JoinSet<Done>,
+    finished: Vec<Done>,
+    writes: Arc<Semaphore>,
+    /// UIDs met while a watch starts anew; the others are gone.
+    listed: Option<HashSet<String>>,
+    swept: bool,
+    /// News of runs whose start the loop has not heard of yet.
+    early: Vec<Notice>,
+}
+
+impl Agent {
+    /// Runs until `stop`. Pods are left as they are: a later agent adopts them.
+    pub async fn run(self, stop: CancellationToken) {
+        let Agent {
+            client,
+            clock,
+            runtime,
+            nodes,
+            mut notices,
+            events,
+        } = self;
+        let selector = match nodes.as_slice() {
+            [only] => format!("spec.nodeName={}", only.name),
+            // One watch for all: a field selector cannot name several nodes.
+            _ => "spec.nodeName!=".to_owned(),
+        };
+        let node_selector = match nodes.as_slice() {
+            [only] => watcher::Config::default().fields(&format!("metadata.name={}", only.name)),
+            _ => watcher::Config::default(),
+        };
+        let pods = watcher(
+            Api::<Pod>::all(client.clone()),
+            watcher::Config::default().fields(&selector),
+        );
+        let mut pods = kube::runtime::WatchStreamExt::default_backoff(pods).boxed();
+        let watched = watcher(Api::<Node>::all(client.clone()), node_selector);
+        let mut watched = kube::runtime::WatchStreamExt::default_backoff(watched).boxed();
+        let mut state = Loop::new(client, clock, runtime, events, nodes);
+        loop {
+            state.settle();
+            let wake = state.next_wake();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                Some(notice) = notices.recv() => {
+                    state.notice(notice);
+                    while let Ok(notice) = notices.try_recv() {
+                        state.notice(notice);
+                    }
+                }
+                Some(done) = state.jobs.join_next() => state.joined(done),
+                Some(event) = pods.next() => state.pod_event(event),
+                Some(event) = watched.next() => state.node_event(event),
+                () = wake => state.fire_timers(),
+            }
+        }
+    }
+}
+
+impl Loop {
+    fn new(
+        client: Client,
+        clock: Arc<dyn Clock>,
+        runtime: Arc<dyn Runtime>,
+        events: super::events::Recorder,
+        nodes: Vec<NodeConfig>,
+    ) -> Loop {
+        let by_name = nodes
+            .iter()
+            .enumerate()
+            .map(|(index, node)| (node.name.clone(), index))
+            .collect();
+        let scheme = runtime.scheme();
+        let members = nodes
+            .into_iter()
+            .map(|config| Member {
+                host: Host {
+                    address: config.address,
+                    runtime: scheme,
+                },
+                config,
+                uid: None,
+                power: Power::On,
+            })
+            .collect();
+        let mut state = Loop {
+            client,
+            clock,
+            runtime,
+            events,
+            members,
+            by_name,
+            pods: HashMap::new(),
+            dirty: BTreeSet::new(),
+            timers: Timers::default(),
+            jobs: JoinSet::new(),
+            finished: Vec::new(),
+            writes: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
+            listed: None,
+            swept: false,
+            early: Vec::new(),
+        };
+        for index in 0..state.members.len() {
+            state.register(index);
+        }
+        state
+    }
+
+    fn next_wake(&self) -> BoxFuture<'static, ()> {
+        match self.timers.next() {
+            Some(time) => self.clock.sleep_until(time),
+            None => futures::future::pending().boxed(),
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        for timer in self.timers.due(self.clock.now()) {
+            match timer {
+                Timer::Pod(uid) => {
+                    self.dirty.insert(uid);
+                }
+                Timer::Lease(node) => self.renew(node),
+                Timer::Status(node) if self.members[node].uid.is_none() => self.register(node),
+                Timer::Status(node) => self.report(node),
+            }
+        }
+    }
+
+    /// Runs a call. One that ends at once (every call of a hollow runtime) needs no task.
+    fn call(&mut self, mut call: BoxFuture<'static, Done>) {
+        match call.as_mut().now_or_never() {
+            Some(done) => self.finished.push(done),
+            None => {
+                self.jobs.spawn(call);
+            }
+        }
+    }
+
+    /// Runs a write beside the loop, at most so many at once.
+    fn write(&mut self, write: impl Future<Output = Done> + Send + 'static) {
+        let writes = self.writes.clone();
+        self.jobs.spawn(async move {
+            // The semaphore is never closed; without a permit the write is merely not limited.
+            let _permit = writes.acquire().await.ok();
+            write.await
+        });
+    }
+
+    /// Works until nothing is left that can be done now.
+    fn settle(&mut self) {
+        loop {
+            for done in std::mem::take(&mut self.finished) {
+                self.done(done);
+            }
+            let Some(uid) = self.dirty.pop_first() else {
+                if self.finished.is_empty() {
+                    return;
+                }
+                continue;
+            };
+            self.sync(&uid);
+        }
+    }
+
+    fn joined(&mut self, done: Result<Done, tokio::task::JoinError>) {
+        match done {
+            Ok(done) => self.finished.push(done),
+            Err(error) => tracing::error!(%error, "a task of the node agent ended without an answer"),
+        }
+    }
+
+    /// Looks at one pod: decides, acts, and writes its status if it changed.
+    fn sync(&mut self, uid: &str) {
+        let now = self.clock.now();
+        let Some(work) = self.pods.get_mut(uid) else { return };
+        let member = &self.members[work.node];
+        if member.power == Power::Off || work.stage != Stage::Driven {
+            return;
+        }
+        let pod = work.pod.clone();
+        let shape = Shape::of(&pod);
+        if work.seen.verdict.is_none()
+            && shape.recorded_end().is_none()
+            && plan::active_deadline(&shape).is_some_and(|deadline| deadline <= now)
+        {
+            work.seen.verdict = Some(Verdict {
+                reason: "DeadlineExceeded".to_owned(),
+                message: "Pod was active on the node longer than the specified deadline".to_owned(),
+            });
+        }
+        let question = Question {
+            shape,
+            seen: &work.seen,
+            presence: work.presence,
+            now,
+        };
+        let plan = plan::pod(&question);
+        if let Some(wake) = plan.wake {
+            self.timers.set(Timer::Pod(uid.to_owned()), wake);
+        }
+        let mut release = false;
+        for action in plan.actions {
+            match action {
+                Action::Release => release = true,
+                action => self.act(uid, &pod, action, now),
+            }
+        }
+        // An answer that came at once changes what there is to say: look again before writing.
+        if self.finished.is_empty() {
+            self.publish(uid, release, now);
+        } else {
+            self.dirty.insert(uid.to_owned());
+        }
+    }
+
+    fn act(&mut self, uid: &str, pod: &Arc<Pod>, action: Action, now: Timestamp) {
+        let Some(work) = self.pods.get_mut(uid) else { return };
+        let (runtime, pod, uid) = (self.runtime.clone(), pod.clone(), uid.to_owned());
+        work.calls += 1;
+        let call: BoxFuture<'static, Done> = match action {
+            Action::CreateSandbox => {
+                if !matches!(work.seen.sandbox, Sandbox::Failed { .. }) {
+                    work.seen.sandbox = Sandbox::Creating;
+                }
+                Box::pin(async move { Done::Sandbox(uid, runtime.create_sandbox(pod).await) })
+            }
+            Action::Start { container, restarts } => {
+                let entry = work.seen.containers.entry(container.clone()).or_default();
+                if let State::Exited(exit) = &entry.state {
+                    entry.previous = Some(exit.clone());
+                    entry.backoff = entry.backoff.at_exit(exit.finished_at).raised(now);
+                }
+                entry.state = State::Starting;
+                entry.started = false;
+                entry.ready = false;
+                Box::pin(async move {
+                    let result = runtime.start(pod, container.clone(), restarts).await;
+                    Done::Started(uid, container, restarts, result)
+                })
+            }
+            Action::Stop { container, grace, .. } => {
+                let entry = work.seen.containers.entry(container.clone()).or_default();
+                let (State::Running { id, since } | State::Stopping { id, since, .. }) = entry.state.clone() else {
+                    work.calls -= 1;
+                    return;
+                };
+                entry.state = State::Stopping {
+                    id: id.clone(),
+                    since,
+                    kill_at: after(now, grace),
+                };
+                self.events
+                    .normal(&pod, "Killing", &format!("Stopping container {container}"), now);
+                Box::pin(async move {
+                    runtime.stop(pod, container, id, grace).await;
+                    Done::Stopped
+                })
+            }
+            Action::StopSandbox => {
+                work.seen.sandbox = Sandbox::Stopping {
+                    addresses: work.seen.sandbox.addresses().to_vec(),
+                };
+                Box::pin(async move { Done::SandboxStopped(uid, runtime.stop_sandbox(pod).await) })
+            }
+            Action::Release => return,
+        };
+        self.call(call);
+    }
+
+    /// Writes the pod's status if the API has another, or ends its object.
+    fn publish(&mut self, uid: &str, release: bool, now: Timestamp) {
+        let Some(work) = self.pods.get_mut(uid) else { return };
+        let member = &self.members[work.node];
+        if work.presence == Presence::Gone {
+            if release {
+                work.stage = Stage::Released;
+                let (runtime, uid) = (self.runtime.clone(), uid.to_owned());
+                self.call(Box::pin(async move {
+                    if let Err(error) = runtime.remove(&uid).await {
+                        tracing::warn!(pod = %uid, %error, "could not remove what a pod left");
+                    }
+                    Done::Removed(uid)
+                }));
+            }
+            return;
+        }
+        if work.writing || member.power != Power::On {
+            return;
+        }
+        if let Some(time) = work.write_after.filter(|time| *time > now) {
+            self.timers.set(Timer::Pod(uid.to_owned()), time);
+            return;
+        }
+        let pod = work.pod.clone();
+        let shape = Shape::of(&pod);
+        let question = Question {
+            shape,
+            seen: &work.seen,
+            presence: work.presence,
+            now,
+        };
+        let want = status::of(&question, &member.host);
+        let client = self.client.clone();
+        if api::differs(pod.status.as_ref(), &want) {
+            let patience = after(work.first_seen, FIRST_STATUS_PATIENCE);
+            if work.calls > 0 && now < patience && want.phase.as_deref() == Some("Pending") {
+                self.timers.set(Timer::Pod(uid.to_owned()), patience);
+                return;
+            }
+            work.writing = true;
+            let uid = uid.to_owned();
+            self.write(async move { Done::Written(uid, api::write_status(&client, &pod, &want).await) });
+        } else if release {
+            work.writing = true;
+            let uid = uid.to_owned();
+            self.write(async move { Done::Written(uid, api::release(&client, &pod).await) });
+        }
+    }
+}
+
+mod inputs;

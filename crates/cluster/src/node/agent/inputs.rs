@@ -1,0 +1,415 @@
+//! What the agent's loop hears: watch events, answers of tasks, notices of the runtime.
+//!
+//! Each changes the observation of one pod or node and marks it to be looked at; decisions are made elsewhere.
+
+use super::super::fault::Power;
+use super::{
+    Done, Event, LEASE_RENEWAL, LONGEST_RETRY, Loop, Node, Notice, Pod, Presence, RETRY, Readiness, Running,
+    RuntimeError, STATUS_RENEWAL, Sandbox, Stage, State, Timer, What, Work, Written, after, api, plan, watcher,
+};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Loop {
+    pub(super) fn pod_event(&mut self, event: Result<Event<Pod>, watcher::Error>) {
+        match event {
+            Ok(Event::Apply(pod)) => self.pod_seen(pod),
+            Ok(Event::Init) => self.listed = Some(HashSet::new()),
+            Ok(Event::InitApply(pod)) => {
+                if let (Some(listed), Some(uid)) = (&mut self.listed, &pod.metadata.uid) {
+                    listed.insert(uid.clone());
+                }
+                self.pod_seen(pod);
+            }
+            Ok(Event::InitDone) => self.forget_unlisted(),
+            Ok(Event::Delete(pod)) => {
+                if let Some(uid) = pod.metadata.uid {
+                    self.pod_gone(&uid);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the watch of pods broke; it starts anew"),
+        }
+    }
+
+    fn pod_seen(&mut self, mut pod: Pod) {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let Some(node) = node.and_then(|name| self.by_name.get(name).copied()) else {
+            return;
+        };
+        let Some(uid) = pod.metadata.uid.clone() else { return };
+        // Nobody here reads them, and they are half of a small pod.
+        pod.metadata.managed_fields = None;
+        let pod = Arc::new(pod);
+        if let Some(work) = self.pods.get_mut(&uid) {
+            if newer(&work.pod, &pod) {
+                work.pod = pod;
+            }
+            self.dirty.insert(uid);
+            return;
+        }
+        let runtime = self.runtime.clone();
+        let work = Work {
+            pod: pod.clone(),
+            seen: super::Seen::default(),
+            presence: Presence::Listed,
+            node,
+            writing: false,
+            write_after: None,
+            first_seen: self.clock.now(),
+            calls: 0,
+            stage: Stage::Adopting,
+        };
+        self.pods.insert(uid.clone(), work);
+        self.call(Box::pin(async move {
+            let seen = runtime.adopt(&pod).await;
+            Done::Adopted(uid, seen)
+        }));
+    }
+
+    fn pod_gone(&mut self, uid: &str) {
+        if let Some(work) = self.pods.get_mut(uid) {
+            work.presence = Presence::Gone;
+            self.dirty.insert(uid.to_owned());
+        }
+    }
+
+    fn forget_unlisted(&mut self) {
+        let Some(listed) = self.listed.take() else { return };
+        let gone: Vec<String> = self.pods.keys().filter(|uid| !listed.contains(*uid)).cloned().collect();
+        for uid in gone {
+            self.pod_gone(&uid);
+        }
+        if !std::mem::replace(&mut self.swept, true) {
+            let runtime = self.runtime.clone();
+            self.jobs.spawn(async move {
+                for uid in runtime.known().await {
+                    if !listed.contains(&uid)
+                        && let Err(error) = runtime.remove(&uid).await
+                    {
+                        tracing::warn!(pod = %uid, %error, "could not remove a pod that is no longer in the API");
+                    }
+                }
+                Done::Stopped
+            });
+        }
+    }
+
+    pub(super) fn node_event(&mut self, event: Result<Event<Node>, watcher::Error>) {
+        match event {
+            Ok(Event::Apply(node) | Event::InitApply(node)) => {
+                let name = node.metadata.name.as_deref().unwrap_or_default();
+                let Some(index) = self.by_name.get(name).copied() else {
+                    return;
+                };
+                self.set_power(index, Power::asked_of(&node));
+            }
+            Ok(Event::Delete(node)) => {
+                // A node whose object was deleted registers again, as long as its agent runs.
+                let name = node.metadata.name.as_deref().unwrap_or_default();
+                if let Some(index) = self.by_name.get(name).copied() {
+                    self.register(index);
+                }
+            }
+            Ok(Event::Init | Event::InitDone) => {}
+            Err(error) => tracing::warn!(%error, "the watch of nodes broke; it starts anew"),
+        }
+    }
+
+    fn set_power(&mut self, index: usize, power: Power) {
+        let member = &mut self.members[index];
+        let before = std::mem::replace(&mut member.power, power);
+        if before == power {
+            return;
+        }
+        tracing::info!(node = member.config.name, ?power, "the node's power changed");
+        let now = self.clock.now();
+        let uids: Vec<String> = self
+            .pods
+            .iter()
+            .filter(|(_, work)| work.node == index)
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        for uid in uids {
+            if power == Power::Off {
+                self.lose(&uid, now);
+            }
+            self.dirty.insert(uid);
+        }
+        if power == Power::On {
+            self.report(index);
+            self.renew(index);
+        }
+    }
+
+    /// The machine died: whatever ran does not run any more, and nobody saw how it ended.
+    fn lose(&mut self, uid: &str, now: jiff::Timestamp) {
+        let Some(work) = self.pods.get_mut(uid) else { return };
+        for container in work.seen.containers.values_mut() {
+            if let State::Running { id, since } | State::Stopping { id, since, .. } = &container.state {
+                container.state = State::Exited(plan::lost(id, *since, now));
+                container.ready = false;
+                container.started = false;
+            }
+        }
+        work.seen.sandbox = Sandbox::Stopped {
+            addresses: work.seen.sandbox.addresses().to_vec(),
+        };
+        let (runtime, uid) = (self.runtime.clone(), uid.to_owned());
+        self.call(Box::pin(async move {
+            if let Err(error) = runtime.remove(&uid).await {
+                tracing::warn!(pod = %uid, %error, "could not end a pod of a node that was switched off");
+            }
+            Done::Stopped
+        }));
+    }
+
+    pub(super) fn notice(&mut self, notice: Notice) {
+        let Some(work) = self.pods.get_mut(&notice.pod) else {
+            return;
+        };
+        let Some(container) = work.seen.containers.get_mut(&notice.container) else {
+            return;
+        };
+        let (id, since) = match &container.state {
+            State::Running { id, since } | State::Stopping { id, since, .. } => (id.clone(), *since),
+            // The end of a run that the runtime has not yet told us of: hear it after its start.
+            State::Starting => {
+                self.early.push(notice);
+                return;
+            }
+            _ => return,
+        };
+        if id != notice.id {
+            return;
+        }
+        let now = self.clock.now();
+        match notice.what {
+            What::Exited(mut exit) => {
+                exit.started_at = since;
+                container.state = State::Exited(exit);
+                container.ready = false;
+                container.started = false;
+            }
+            What::Started => container.started = true,
+            What::Ready(readiness) => container.ready = readiness == Readiness::Ready,
+            What::Unhealthy { grace, message } => {
+                let grace = grace.unwrap_or_else(|| super::Shape::of(&work.pod).grace());
+                if !matches!(container.state, State::Running { .. }) {
+                    return;
+                }
+                let pod = work.pod.clone();
+                self.events.normal(&pod, "Killing", &message, now);
+                let action = plan::Action::Stop {
+                    container: notice.container,
+                    grace,
+                    why: plan::Why::Unhealthy,
+                };
+                self.act(&notice.pod, &pod, action, now);
+            }
+        }
+        self.dirty.insert(notice.pod);
+    }
+
+    pub(super) fn done(&mut self, done: Done) {
+        let now = self.clock.now();
+        match done {
+            Done::Adopted(uid, seen) => {
+                if let Some(work) = self.pods.get_mut(&uid) {
+                    work.seen = seen;
+                    work.stage = Stage::Driven;
+                    self.dirty.insert(uid);
+                }
+            }
+            Done::Sandbox(uid, result) => {
+                let Some(work) = self.called(&uid) else { return };
+                match result {
+                    Ok(addresses) => work.seen.sandbox = Sandbox::Ready { addresses },
+                    Err(error) => {
+                        let tries = match work.seen.sandbox {
+                            Sandbox::Failed { tries, .. } => tries + 1,
+                            _ => 1,
+                        };
+                        let wait = RETRY.saturating_mul(1 << tries.min(6)).min(LONGEST_RETRY);
+                        let message = error.to_string();
+                        work.seen.sandbox = Sandbox::Failed {
+                            message: message.clone(),
+                            retry_at: after(now, wait),
+                            tries,
+                        };
+                        let pod = work.pod.clone();
+                        self.events.warning(&pod, error.reason(), &message, now);
+                    }
+                }
+            }
+            Done::Started(uid, name, restarts, result) => self.started(&uid, &name, restarts, result, now),
+            Done::Stopped => {}
+            Done::SandboxStopped(uid, result) => {
+                let Some(work) = self.called(&uid) else { return };
+                let addresses = work.seen.sandbox.addresses().to_vec();
+                if let Err(error) = result {
+                    tracing::warn!(pod = %uid, %error, "could not take a sandbox down");
+                }
+                work.seen.sandbox = Sandbox::Stopped { addresses };
+            }
+            Done::Removed(uid) => {
+                self.pods.remove(&uid);
+            }
+            Done::Written(uid, written) => self.written(uid, written, now),
+            Done::Registered(index, result) => self.registered(index, *result),
+            Done::Renewed(index, result) => {
+                if let Err(error) = result {
+                    let name = &self.members[index].config.name;
+                    tracing::warn!(node = %name, %error, "could not renew the node's lease");
+                }
+                self.timers.set(Timer::Lease(index), after(now, LEASE_RENEWAL));
+            }
+        }
+    }
+
+    /// The work that a runtime call was for, marked to be looked at.
+    fn called(&mut self, uid: &str) -> Option<&mut Work> {
+        let work = self.pods.get_mut(uid)?;
+        work.calls = work.calls.saturating_sub(1);
+        self.dirty.insert(uid.to_owned());
+        Some(work)
+    }
+
+    fn started(
+        &mut self,
+        uid: &str,
+        name: &str,
+        restarts: u32,
+        result: Result<Running, RuntimeError>,
+        now: jiff::Timestamp,
+    ) {
+        let Some(work) = self.called(uid) else { return };
+        let pod = work.pod.clone();
+        let container = work.seen.containers.entry(name.to_owned()).or_default();
+        match result {
+            Ok(running) => {
+                container.restarts = restarts;
+                container.image_id = running.image_id;
+                container.started = running.started;
+                container.ready = running.started && running.ready == Readiness::Ready;
+                container.state = State::Running {
+                    id: running.id,
+                    since: running.since,
+                };
+                self.events
+                    .normal(&pod, "Started", &format!("Container {name} started"), now);
+            }
+            Err(error) => {
+                let first = container.backoff.raised(now);
+                container.backoff = first;
+                let reason = error.reason();
+                let message = error.to_string();
+                container.state = State::Blocked {
+                    reason: reason.to_owned(),
+                    message: message.clone(),
+                    since: now,
+                    retry_at: after(now, Duration::from_secs(u64::from(first.seconds))),
+                };
+                self.events.warning(&pod, "Failed", &message, now);
+            }
+        }
+        for early in std::mem::take(&mut self.early) {
+            self.notice(early);
+        }
+    }
+
+    fn written(&mut self, uid: String, written: Written, now: jiff::Timestamp) {
+        let Some(work) = self.pods.get_mut(&uid) else { return };
+        work.writing = false;
+        work.write_after = None;
+        match written {
+            Written::Stored(mut pod) => {
+                pod.metadata.managed_fields = None;
+                if newer(&work.pod, &pod) {
+                    work.pod = Arc::from(pod);
+                }
+            }
+            Written::Gone => work.presence = Presence::Gone,
+            Written::Failed(error) => {
+                tracing::warn!(pod = %uid, error, "could not write a pod's status; trying again");
+                work.write_after = Some(after(now, RETRY));
+            }
+        }
+        self.dirty.insert(uid);
+    }
+
+    pub(super) fn register(&mut self, index: usize) {
+        let (client, config, now) = (
+            self.client.clone(),
+            self.members[index].config.clone(),
+            self.clock.now(),
+        );
+        let scheme = self.runtime.scheme();
+        self.write(
+            async move { Done::Registered(index, Box::new(api::register(&client, &config, scheme, now).await)) },
+        );
+    }
+
+    pub(super) fn report(&mut self, index: usize) {
+        if self.members[index].power != Power::On {
+            return;
+        }
+        let (client, config, now) = (
+            self.client.clone(),
+            self.members[index].config.clone(),
+            self.clock.now(),
+        );
+        let scheme = self.runtime.scheme();
+        self.write(async move { Done::Registered(index, Box::new(api::report(&client, &config, scheme, now).await)) });
+    }
+
+    pub(super) fn renew(&mut self, index: usize) {
+        let now = self.clock.now();
+        let member = &self.members[index];
+        let Some(uid) = member.uid.clone().filter(|_| member.power == Power::On) else {
+            self.timers.set(Timer::Lease(index), after(now, LEASE_RENEWAL));
+            return;
+        };
+        let (client, config) = (self.client.clone(), member.config.clone());
+        self.write(async move { Done::Renewed(index, api::renew(&client, &config, &uid, now).await) });
+    }
+
+    fn registered(&mut self, index: usize, result: Result<Node, kube::Error>) {
+        let now = self.clock.now();
+        let total = u32::try_from(self.members.len()).unwrap_or(1);
+        let member = &mut self.members[index];
+        match result {
+            Ok(node) => {
+                let first = member.uid.is_none();
+                member.uid = node.metadata.uid.clone();
+                self.timers.set(Timer::Status(index), after(now, STATUS_RENEWAL));
+                if first {
+                    self.set_power(index, Power::asked_of(&node));
+                    self.renew(index);
+                    // Staggered from the second renewal on, or a hundred leases arrive in one burst for ever.
+                    let offset = LEASE_RENEWAL.mul_f64(f64::from(u32::try_from(index).unwrap_or(0)) / f64::from(total));
+                    self.timers.set(Timer::Lease(index), after(now, offset));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(node = member.config.name, %error, "could not register the node; trying again");
+                self.timers.set(Timer::Status(index), after(now, RETRY));
+                member.uid = None;
+            }
+        }
+    }
+}
+
+/// Whether `candidate` is not older than `have`: an answer and a watch event may arrive in either order.
+fn newer(have: &Pod, candidate: &Pod) -> bool {
+    let number = |pod: &Pod| {
+        pod.metadata
+            .resource_version
+            .as_deref()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    match (number(have), number(candidate)) {
+        (Some(have), Some(candidate)) => candidate >= have,
+        _ => true,
+    }
+}
