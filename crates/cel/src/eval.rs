@@ -1,0 +1,299 @@
+//! Evaluation: a walk over the plan that pays for every step.
+
+pub mod cost;
+mod fold;
+
+use crate::ast::Presence;
+use crate::error::{Budget, EvalError};
+use crate::plan::Plan;
+use crate::value::{Key, List, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What it costs to make a list, a map or an object.
+const LIST_COST: u64 = 10;
+const MAP_COST: u64 = 30;
+const STRUCT_COST: u64 = 40;
+
+/// Evaluates a plan with these variables.
+pub fn evaluate<'a>(plan: &Plan, variables: &[Value<'a>], budget: &mut Budget) -> Result<Value<'a>, EvalError> {
+    let mut evaluator = Evaluator {
+        variables,
+        locals: Vec::new(),
+        budget,
+    };
+    evaluator.eval(plan)
+}
+
+struct Evaluator<'v, 'a> {
+    variables: &'v [Value<'a>],
+    locals: Vec<Value<'a>>,
+    budget: &'v mut Budget,
+}
+
+impl<'a> Evaluator<'_, 'a> {
+    fn eval(&mut self, plan: &Plan) -> Result<Value<'a>, EvalError> {
+        match plan {
+            Plan::Const(value) => Ok(value.clone()),
+            Plan::Variable(place) => {
+                self.budget.spend(1)?;
+                Ok(self.variables.get(*place).cloned().unwrap_or(Value::Null))
+            }
+            Plan::Local(place) => {
+                self.budget.spend(1)?;
+                Ok(self.locals[*place].clone())
+            }
+            Plan::Select { operand, field } => {
+                let operand = self.eval(operand)?;
+                self.budget.spend(1)?;
+                match operand {
+                    Value::Optional(None) => Ok(Value::none()),
+                    Value::Optional(Some(inner)) => present(&inner, field),
+                    other => match select(&other, field)? {
+                        Some(value) => Ok(value),
+                        None => Err(EvalError::NoSuchKey(field.to_string())),
+                    },
+                }
+            }
+            Plan::Has { operand, field } => {
+                let operand = self.eval(operand)?;
+                let found = match &operand {
+                    Value::Optional(None) => false,
+                    Value::Optional(Some(inner)) => select(inner, field)?.is_some(),
+                    other => select(other, field)?.is_some(),
+                };
+                Ok(Value::Bool(found))
+            }
+            Plan::OptionalSelect { operand, field } => {
+                let operand = self.eval(operand)?;
+                self.budget.spend(1)?;
+                match operand {
+                    Value::Optional(None) => Ok(Value::none()),
+                    Value::Optional(Some(inner)) => present(&inner, field),
+                    other => present(&other, field),
+                }
+            }
+            Plan::Index { operand, index } => self.index(operand, index),
+            Plan::OptionalIndex { operand, index } => self.optional_index(operand, index),
+            Plan::And(terms) => self.logical(&terms.0, &terms.1, false),
+            Plan::Or(terms) => self.logical(&terms.0, &terms.1, true),
+            Plan::Conditional(parts) => match self.eval(&parts.0)? {
+                Value::Bool(true) => self.eval(&parts.1),
+                Value::Bool(false) => self.eval(&parts.2),
+                _ => Err(EvalError::NoSuchOverload),
+            },
+            Plan::OptionalOr(parts) => match self.eval(&parts.0)? {
+                found @ Value::Optional(Some(_)) => Ok(found),
+                Value::Optional(None) => self.eval(&parts.1),
+                _ => Err(EvalError::NoSuchOverload),
+            },
+            Plan::OptionalOrValue(parts) => match self.eval(&parts.0)? {
+                Value::Optional(Some(found)) => Ok((*found).clone()),
+                Value::Optional(None) => self.eval(&parts.1),
+                _ => Err(EvalError::NoSuchOverload),
+            },
+            Plan::Matches { text, regex, length } => match self.eval(text)? {
+                Value::String(text) => {
+                    self.budget.spend(cost::regex(text.chars().count() as u64, *length))?;
+                    Ok(Value::Bool(regex.is_match(&text)))
+                }
+                _ => Err(EvalError::NoSuchOverload),
+            },
+            Plan::Call { call, cost, args } => self.call(*call, *cost, args),
+            Plan::List(elements) => self.list(elements),
+            Plan::Map(entries) => self.map(entries),
+            Plan::Struct(fields) => self.structure(fields),
+            Plan::Fold(fold) => self.fold(fold),
+            Plan::Bind(parts) => {
+                let value = self.eval(&parts.0)?;
+                self.locals.push(value);
+                let result = self.eval(&parts.1);
+                self.locals.pop();
+                result
+            }
+        }
+    }
+
+    fn call(
+        &mut self,
+        call: crate::functions::Call,
+        cost: cost::CallCost,
+        args: &[Plan],
+    ) -> Result<Value<'a>, EvalError> {
+        // Nearly every call has one or two arguments; they need no allocation.
+        match args {
+            [a] => {
+                let values = [self.eval(a)?];
+                self.finish(call, cost, &values)
+            }
+            [a, b] => {
+                let values = [self.eval(a)?, self.eval(b)?];
+                self.finish(call, cost, &values)
+            }
+            more => {
+                let values = more.iter().map(|arg| self.eval(arg)).collect::<Result<Vec<_>, _>>()?;
+                self.finish(call, cost, &values)
+            }
+        }
+    }
+
+    fn finish(
+        &mut self,
+        call: crate::functions::Call,
+        cost: cost::CallCost,
+        values: &[Value<'a>],
+    ) -> Result<Value<'a>, EvalError> {
+        // What can be known beforehand is paid beforehand, so that no long work starts without a budget for it.
+        self.budget.spend(cost.before(values))?;
+        let result = call(values)?;
+        self.budget.spend(cost.after(values, &result))?;
+        Ok(result)
+    }
+
+    /// `&&` and `||`: either side may decide alone, and an error counts only if neither does.
+    fn logical(&mut self, a: &Plan, b: &Plan, decisive: bool) -> Result<Value<'a>, EvalError> {
+        let first = self.eval(a);
+        match &first {
+            Ok(Value::Bool(value)) if *value == decisive => return first,
+            Err(error) if error.ends_everything() => return first,
+            _ => {}
+        }
+        let second = self.eval(b);
+        match (&first, &second) {
+            (_, Ok(Value::Bool(value))) if *value == decisive => second,
+            (_, Err(error)) if error.ends_everything() => second,
+            (Err(_), _) => first,
+            (Ok(Value::Bool(_)), Ok(Value::Bool(_)) | Err(_)) => second,
+            _ => Err(EvalError::NoSuchOverload),
+        }
+    }
+
+    fn index(&mut self, operand: &Plan, index: &Plan) -> Result<Value<'a>, EvalError> {
+        let operand = self.eval(operand)?;
+        let index = self.eval(index)?;
+        self.budget.spend(1)?;
+        match &operand {
+            Value::Optional(None) => Ok(Value::none()),
+            Value::Optional(Some(inner)) => {
+                let found = at(inner, &index)?;
+                Ok(Value::Optional(found.map(Arc::new)))
+            }
+            Value::List(_) => match at(&operand, &index)? {
+                Some(value) => Ok(value),
+                None => Err(EvalError::IndexOutOfBounds(position(&index).unwrap_or(-1))),
+            },
+            _ => match at(&operand, &index)? {
+                Some(value) => Ok(value),
+                None => Err(EvalError::NoSuchKey(
+                    crate::functions::convert::shown(&index).unwrap_or_default(),
+                )),
+            },
+        }
+    }
+
+    fn optional_index(&mut self, operand: &Plan, index: &Plan) -> Result<Value<'a>, EvalError> {
+        let operand = self.eval(operand)?;
+        let index = self.eval(index)?;
+        self.budget.spend(1)?;
+        let found = match &operand {
+            Value::Optional(None) => None,
+            Value::Optional(Some(inner)) => at(inner, &index)?,
+            other => at(other, &index)?,
+        };
+        Ok(Value::Optional(found.map(Arc::new)))
+    }
+
+    /// The value of an element; `None` when it is optional and holds nothing.
+    fn element(&mut self, plan: &Plan, presence: Presence) -> Result<Option<Value<'a>>, EvalError> {
+        let value = self.eval(plan)?;
+        match (presence, value) {
+            (Presence::Always, value) => Ok(Some(value)),
+            (Presence::Optional, Value::Optional(inner)) => Ok(inner.map(|value| (*value).clone())),
+            (Presence::Optional, _) => Err(EvalError::NoSuchOverload),
+        }
+    }
+
+    fn list(&mut self, elements: &[(Plan, Presence)]) -> Result<Value<'a>, EvalError> {
+        let mut items = Vec::with_capacity(elements.len());
+        for (element, presence) in elements {
+            items.extend(self.element(element, *presence)?);
+        }
+        self.budget.spend(LIST_COST)?;
+        Ok(Value::list(items))
+    }
+
+    fn map(&mut self, entries: &[(Plan, Plan, Presence)]) -> Result<Value<'a>, EvalError> {
+        let mut made = BTreeMap::new();
+        for (key, value, presence) in entries {
+            let key = Key::of(&self.eval(key)?)?;
+            let Some(value) = self.element(value, *presence)? else {
+                continue;
+            };
+            if made.contains_key(&key) {
+                let shown = crate::functions::convert::shown(&key.value()).unwrap_or_default();
+                return Err(EvalError::invalid(format!("Failed with repeated key: {shown}")));
+            }
+            made.insert(key, value);
+        }
+        self.budget.spend(MAP_COST)?;
+        Ok(Value::map(made))
+    }
+
+    fn structure(&mut self, fields: &[(Box<str>, Plan, Presence)]) -> Result<Value<'a>, EvalError> {
+        let mut made = BTreeMap::new();
+        for (name, value, presence) in fields {
+            if let Some(value) = self.element(value, *presence)? {
+                made.insert(Key::String(name.to_string().into()), value);
+            }
+        }
+        self.budget.spend(STRUCT_COST)?;
+        Ok(Value::map(made))
+    }
+}
+
+/// A field of an object or a map; `None` if it is not there.
+fn select<'a>(value: &Value<'a>, field: &str) -> Result<Option<Value<'a>>, EvalError> {
+    match value {
+        Value::Map(map) => map.field(field).transpose(),
+        Value::Fields(fields) => fields.get(field).transpose(),
+        _ => Err(EvalError::NoSuchOverload),
+    }
+}
+
+/// A field as an optional.
+fn present<'a>(value: &Value<'a>, field: &str) -> Result<Value<'a>, EvalError> {
+    Ok(Value::Optional(select(value, field)?.map(Arc::new)))
+}
+
+/// An item or an entry; `None` if it is not there.
+fn at<'a>(value: &Value<'a>, index: &Value<'a>) -> Result<Option<Value<'a>>, EvalError> {
+    match value {
+        Value::List(list) => {
+            let place = position(index).ok_or(EvalError::NoSuchOverload)?;
+            item(list, place)
+        }
+        Value::Map(map) => map.get(index).transpose(),
+        Value::Fields(_) => match index {
+            Value::String(name) => select(value, name),
+            _ => Err(EvalError::NoSuchOverload),
+        },
+        _ => Err(EvalError::NoSuchOverload),
+    }
+}
+
+fn item<'a>(list: &List<'a>, place: i64) -> Result<Option<Value<'a>>, EvalError> {
+    match usize::try_from(place) {
+        Ok(place) => list.get(place).transpose(),
+        Err(_) => Ok(None),
+    }
+}
+
+/// A number as a place in a list.
+fn position(index: &Value<'_>) -> Option<i64> {
+    match index {
+        Value::Int(place) => Some(*place),
+        Value::Uint(place) => i64::try_from(*place).ok(),
+        Value::Double(place) if place.fract() == 0.0 => Some(*place as i64),
+        _ => None,
+    }
+}

@@ -1,0 +1,1 @@
+//! The CEL rules of a custom resource's schema.

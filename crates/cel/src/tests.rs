@@ -1,0 +1,3 @@
+//! Table tests of expressions.
+
+mod language;

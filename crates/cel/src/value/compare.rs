@@ -1,0 +1,225 @@
+//! Equality and order of values.
+
+use super::{List, Map, Value, from_json};
+use crate::error::EvalError;
+use std::cmp::Ordering;
+use stead_machinery::schema::Topology;
+
+/// Whether two values are equal. Numbers are equal across types; values of other different types are not equal,
+/// which is no error.
+pub fn equal(a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
+    Ok(match (a, b) {
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Int(a), Value::Int(b)) => a == b,
+        (Value::String(a), Value::String(b)) | (Value::Type(a), Value::Type(b)) => a == b,
+        (Value::Bytes(a), Value::Bytes(b)) => a == b,
+        (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
+        (Value::Duration(a), Value::Duration(b)) => a == b,
+        (Value::List(a), Value::List(b)) => lists_equal(a, b)?,
+        (Value::Map(a), Value::Map(b)) => maps_equal(a, b)?,
+        (Value::Optional(None), Value::Optional(None)) => true,
+        (Value::Optional(Some(a)), Value::Optional(Some(b))) => equal(a, b)?,
+        (Value::Quantity(a), Value::Quantity(b)) => a == b,
+        (Value::Ip(a), Value::Ip(b)) => a == b,
+        (Value::Cidr(a), Value::Cidr(b)) => a == b,
+        (Value::Url(a), Value::Url(b)) => a == b,
+        (Value::Semver(a), Value::Semver(b)) => a.precedence(b) == Ordering::Equal,
+        (Value::Format(a), Value::Format(b)) => a.name == b.name,
+        _ => numbers(a, b) == Some(Ordering::Equal),
+    })
+}
+
+fn lists_equal(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    match a {
+        List::Json {
+            topology: Topology::Set,
+            ..
+        } => {
+            let others = b.values()?;
+            for item in a.iter() {
+                if !contains(&others, &item?)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        List::Json {
+            topology: Topology::Map(keys),
+            ..
+        } => {
+            let others = b.values()?;
+            for item in a.iter() {
+                let item = item?;
+                match same_keys(&others, &item, keys)? {
+                    Some(other) if equal(&item, other)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            Ok(true)
+        }
+        _ => {
+            for (x, y) in a.iter().zip(b.iter()) {
+                if !equal(&x?, &y?)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+    }
+}
+
+/// Whether one of the values equals this one.
+pub fn contains(values: &[Value<'_>], wanted: &Value<'_>) -> Result<bool, EvalError> {
+    for value in values {
+        if equal(value, wanted)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The item of a map list with the same keys.
+pub fn same_keys<'v, 'a>(
+    values: &'v [Value<'a>],
+    item: &Value<'_>,
+    keys: &[Box<str>],
+) -> Result<Option<&'v Value<'a>>, EvalError> {
+    'values: for value in values {
+        for key in keys {
+            let (Value::Map(a), Value::Map(b)) = (value, item) else {
+                continue 'values;
+            };
+            let escaped = crate::escape::escape(key).unwrap_or_else(|| key.to_string());
+            match (a.field(&escaped).transpose()?, b.field(&escaped).transpose()?) {
+                (Some(x), Some(y)) if equal(&x, &y)? => {}
+                (None, None) => {}
+                _ => continue 'values,
+            }
+        }
+        return Ok(Some(value));
+    }
+    Ok(None)
+}
+
+fn maps_equal(a: &Map<'_>, b: &Map<'_>) -> Result<bool, EvalError> {
+    if let (Map::Json { map: x, decl }, Map::Json { map: y, .. }) = (a, b)
+        && std::ptr::eq(*x, *y)
+        && !matches!(decl.shape, crate::decl::DeclShape::Double)
+    {
+        return Ok(true);
+    }
+    let keys = a.keys();
+    if keys.len() != b.keys().len() {
+        return Ok(false);
+    }
+    for key in keys {
+        let key = key.value();
+        match (a.get(&key).transpose()?, b.get(&key).transpose()?) {
+            (Some(x), Some(y)) if equal(&x, &y)? => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// The order of two numbers of any types; `None` if one is no number, or not a number at all.
+pub fn numbers(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
+        (Value::Uint(a), Value::Uint(b)) => Some(a.cmp(b)),
+        (Value::Int(a), Value::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Value::Uint(a), Value::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Value::Double(a), Value::Double(b)) => a.partial_cmp(b),
+        (Value::Double(a), Value::Int(b)) => double_to_int(*a, i128::from(*b)),
+        (Value::Double(a), Value::Uint(b)) => double_to_int(*a, i128::from(*b)),
+        (Value::Int(a), Value::Double(b)) => double_to_int(*b, i128::from(*a)).map(Ordering::reverse),
+        (Value::Uint(a), Value::Double(b)) => double_to_int(*b, i128::from(*a)).map(Ordering::reverse),
+        _ => None,
+    }
+}
+
+/// Compares without losing digits of either.
+fn double_to_int(a: f64, b: i128) -> Option<Ordering> {
+    if a.is_nan() {
+        return None;
+    }
+    if a >= 1.0e20 {
+        return Some(Ordering::Greater);
+    }
+    if a <= -1.0e20 {
+        return Some(Ordering::Less);
+    }
+    let whole = a.trunc() as i128;
+    Some(whole.cmp(&b).then(a.fract().partial_cmp(&0.0)?))
+}
+
+/// The order of two values of one ordered type.
+pub fn compare(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, EvalError> {
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => Ok(a.cmp(b)),
+        (Value::String(a), Value::String(b)) => Ok(a.cmp(b)),
+        (Value::Bytes(a), Value::Bytes(b)) => Ok(a.cmp(b)),
+        (Value::Timestamp(a), Value::Timestamp(b)) => Ok(a.cmp(b)),
+        (Value::Duration(a), Value::Duration(b)) => Ok(a.cmp(b)),
+        (Value::Double(a), Value::Double(b)) if a.is_nan() || b.is_nan() => {
+            Err(EvalError::invalid("NaN values cannot be ordered"))
+        }
+        _ => numbers(a, b).ok_or(EvalError::NoSuchOverload),
+    }
+}
+
+/// Two lists one after the other. Sets take only what they do not have, and map lists replace what has the same
+/// keys, as these lists do everywhere in Kubernetes.
+pub fn concatenate<'a>(a: &List<'a>, b: &List<'a>) -> Result<Value<'a>, EvalError> {
+    let mut items = a.values()?;
+    match a {
+        List::Json {
+            topology: Topology::Set,
+            ..
+        } => {
+            for item in b.iter() {
+                let item = item?;
+                if !contains(&items, &item)? {
+                    items.push(item);
+                }
+            }
+        }
+        List::Json {
+            topology: Topology::Map(keys),
+            ..
+        } => {
+            for item in b.iter() {
+                let item = item?;
+                let place = match same_keys(&items, &item, keys)? {
+                    Some(found) => items.iter().position(|value| std::ptr::eq(value, found)),
+                    None => None,
+                };
+                match place {
+                    Some(place) => items[place] = item,
+                    None => items.push(item),
+                }
+            }
+        }
+        _ => items.extend(b.values()?),
+    }
+    Ok(Value::list(items))
+}
+
+/// Whether a JSON value is in a list of declared JSON values; used by `in`.
+pub fn list_contains(list: &List<'_>, wanted: &Value<'_>) -> Result<bool, EvalError> {
+    match list {
+        List::Json { items, decl, .. } => {
+            for item in *items {
+                if equal(&from_json(item, decl)?, wanted)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        List::Shared(items) => contains(items, wanted),
+    }
+}
