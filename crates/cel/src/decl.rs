@@ -139,7 +139,7 @@ impl Decl {
         let text_bound = limits.max_length.map(|max| max.saturating_mul(4));
         let whole = MAX_REQUEST_BYTES - 2;
         Some(match schema.shape() {
-            Shape::Any => return None,
+            Shape::Any | Shape::Free => return None,
             Shape::IntOrString | Shape::Quantity => Decl::simple(DeclShape::Dyn, text_bound.unwrap_or(whole), 1),
             Shape::Boolean => Decl::boolean(),
             Shape::Integer => Decl::simple(DeclShape::Int, 0, 1),
