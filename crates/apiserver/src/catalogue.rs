@@ -66,6 +66,19 @@ impl Resource {
         }
     }
 
+    /// Where objects of this kind are stored: `apps/deployments`, `/pods` for the core group. Events of both
+    /// groups are one kind and live in one place.
+    pub fn storage(&self) -> String {
+        match (self.group.as_str(), self.plural.as_str()) {
+            ("events.k8s.io", "events") => "/events".to_string(),
+            (group, plural) => format!("{group}/{plural}"),
+        }
+    }
+
+    pub fn origin_is_built_in(&self) -> bool {
+        matches!(self.origin, Origin::BuiltIn)
+    }
+
     pub fn group_resource(&self) -> GroupResource {
         GroupResource {
             group: self.group.clone(),

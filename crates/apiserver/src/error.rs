@@ -15,6 +15,8 @@ pub struct ApiError {
     pub message: String,
     /// `details` of the Status; `Value::Null` where there are none.
     pub details: Value,
+    /// A token to go on with, when the one that was sent has expired; empty otherwise.
+    pub list_continue: String,
 }
 
 /// The group and resource that an error speaks of (`deployments.apps`).
@@ -43,11 +45,17 @@ impl ApiError {
             reason,
             message: message.into(),
             details: Value::Null,
+            list_continue: String::new(),
         }
     }
 
     pub fn with_details(mut self, details: Value) -> Self {
         self.details = details;
+        self
+    }
+
+    pub fn with_list_continue(mut self, token: &str) -> Self {
+        self.list_continue = token.to_string();
         self
     }
 
@@ -157,6 +165,14 @@ impl ApiError {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code,
         });
+        if self.reason.is_empty()
+            && let Value::Object(map) = &mut status
+        {
+            map.remove("reason");
+        }
+        if !self.list_continue.is_empty() {
+            status["metadata"] = json!({"continue": self.list_continue});
+        }
         if !self.details.is_null() {
             status["details"] = self.details.clone();
         }

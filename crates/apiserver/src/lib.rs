@@ -13,6 +13,7 @@ pub mod defaults;
 pub mod discovery;
 pub mod environment;
 pub mod error;
+pub mod kinds;
 pub mod listen;
 pub mod openapi;
 pub mod protobuf;

@@ -1,0 +1,144 @@
+//! What some kinds do differently.
+//!
+//! The verbs are the same for all kinds. Each function here is a point where Kubernetes itself treats a kind
+//! in a special way; a kind that is not named takes the generic path.
+
+pub mod admission;
+pub mod bootstrap;
+pub mod convert;
+pub mod fields;
+pub mod names;
+mod namespace;
+mod pod;
+mod status;
+pub mod strategy;
+
+pub use bootstrap::bootstrap;
+
+use crate::catalogue::Resource;
+use crate::error::Result;
+use crate::server::{Body, generic};
+use crate::store::Record;
+use crate::verbs::Call;
+use crate::verbs::write_options::Commit;
+use http::Response;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use stead_machinery::field::FieldError;
+
+/// Group and plural, as the functions here tell kinds apart.
+fn id(resource: &Resource) -> (&str, &str) {
+    (&resource.group, &resource.plural)
+}
+
+/// Fills in the values that a kind has by default.
+pub fn default(_resource: &Resource, _object: &mut Value) {}
+
+/// Sets and clears what a client may not choose for a new object.
+pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
+    status::initial(&call.resource, object, call.now);
+    strategy::start_generation(&call.resource, object);
+    match id(&call.resource) {
+        ("", "namespaces") => namespace::prepare_create(object),
+        ("", "pods") => pod::prepare_create(object),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What is wrong with a new object.
+pub fn create_errors(_call: &Call, _object: &Value) -> Vec<FieldError> {
+    Vec::new()
+}
+
+/// Carries over what an update may not change silently.
+pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Result<()> {
+    if let ("", "namespaces") = id(&call.resource) {
+        namespace::prepare_update(object, old, &call.path.subresource);
+    }
+    Ok(())
+}
+
+/// What an update may not do.
+pub fn update_errors(_call: &Call, _object: &Value, _old: &Value) -> Vec<FieldError> {
+    Vec::new()
+}
+
+/// Something taken for a write, given back unless the write succeeds.
+#[must_use]
+#[derive(Default)]
+pub struct Allocation {
+    kept: bool,
+}
+
+impl Allocation {
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+/// The last step before a create is stored: what has to be taken from a pool.
+pub async fn begin_create(_call: &Call, _object: &mut Value, _commit: Commit) -> Result<Allocation> {
+    Ok(Allocation::default())
+}
+
+/// The same for an update.
+pub async fn begin_update(_call: &Call, _object: &mut Value, _old: &Value, _commit: Commit) -> Result<Allocation> {
+    Ok(Allocation::default())
+}
+
+/// An object is gone.
+pub async fn deleted(_call: &Call, _record: &Record) {}
+
+/// Whether an object may be deleted at all.
+pub fn check_delete(call: &Call, old: &Value) -> Result<()> {
+    match id(&call.resource) {
+        ("", "namespaces") => namespace::check_delete(call, old),
+        _ => Ok(()),
+    }
+}
+
+/// Marks what a kind shows while its deletion waits; tells whether it waits for more than its finalizers.
+pub fn hold_delete(call: &Call, object: &mut Value) -> bool {
+    match id(&call.resource) {
+        ("", "namespaces") => namespace::hold_delete(object),
+        _ => false,
+    }
+}
+
+/// The grace period of a delete, for kinds that have one.
+pub fn grace_period(call: &Call, object: &Value, wanted: Option<i64>) -> Option<i64> {
+    match id(&call.resource) {
+        ("", "pods") => Some(pod::grace_period(object, wanted)),
+        _ => None,
+    }
+}
+
+/// Objects as a Table.
+pub fn render_table(_call: &Call, objects: &[Value]) -> Value {
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|object| {
+            let metadata = &object["metadata"];
+            json!({
+                "cells": [metadata["name"], metadata["creationTimestamp"]],
+                "object": crate::verbs::call::partial(object),
+            })
+        })
+        .collect();
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": rows,
+        "columnDefinitions": [
+            {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},
+            {"name": "Created At", "type": "date", "format": "", "description": "", "priority": 0},
+        ],
+    })
+}
+
+/// Answers a request on a resource or one of its subresources; `None` if there is no such thing.
+pub async fn subresource(call: &Arc<Call>, body: Body) -> Result<Option<Response<Body>>> {
+    match call.path.subresource.as_str() {
+        "" | "status" => generic(call, body).await.map(Some),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,52 @@
+//! Pods: how they begin, and how they end.
+
+use serde_json::{Value, json};
+
+/// Seconds that a pod gets to end when it does not say.
+const GRACE_SECONDS: i64 = 30;
+
+pub fn prepare_create(object: &mut Value) {
+    object["status"] = json!({"phase": "Pending", "qosClass": qos_class(&object["spec"])});
+}
+
+/// How long a pod may take to end. One that never ran, or has ended, needs no time.
+pub fn grace_period(object: &Value, wanted: Option<i64>) -> i64 {
+    let own = || {
+        object["spec"]["terminationGracePeriodSeconds"]
+            .as_i64()
+            .unwrap_or(GRACE_SECONDS)
+    };
+    let mut period = wanted.unwrap_or_else(own);
+    if object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
+        period = 0;
+    }
+    if matches!(object["status"]["phase"].as_str(), Some("Failed" | "Succeeded")) {
+        period = 0;
+    }
+    if period < 0 { 1 } else { period }
+}
+
+/// `Guaranteed` if every container's requests equal its limits for both resources, `BestEffort` if none says
+/// anything, `Burstable` otherwise.
+fn qos_class(spec: &Value) -> &'static str {
+    let mut containers = Vec::new();
+    for list in ["containers", "initContainers"] {
+        containers.extend(spec[list].as_array().into_iter().flatten());
+    }
+    let mut any = false;
+    let mut guaranteed = true;
+    for container in containers {
+        let resources = &container["resources"];
+        for resource in ["cpu", "memory"] {
+            let limit = &resources["limits"][resource];
+            let request = &resources["requests"][resource];
+            any |= !limit.is_null() || !request.is_null();
+            guaranteed &= !limit.is_null() && (request.is_null() || request == limit);
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}

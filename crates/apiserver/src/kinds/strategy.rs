@@ -1,0 +1,178 @@
+//! Facts about kinds that the verbs look up: what Kubernetes calls a strategy.
+
+use crate::catalogue::{Origin, Resource};
+use crate::verbs::Call;
+use crate::verbs::object;
+use serde_json::Value;
+
+/// How the verbs treat a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strategy {
+    /// An update may leave the resourceVersion out.
+    pub unconditional_update: bool,
+    /// A put may create the object.
+    pub create_on_update: bool,
+    /// The status is changed at its own path only.
+    pub status_apart: bool,
+    /// The answer to a delete is the object, not a Status.
+    pub returns_deleted: bool,
+    /// Foreground and orphan deletion mean something.
+    pub collects_garbage: bool,
+    pub generation: Generation,
+}
+
+/// When `metadata.generation` counts up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// The kind has none.
+    Never,
+    /// With every change of the spec.
+    Spec,
+    /// With every change of the spec or the annotations.
+    SpecAndAnnotations,
+    /// With every change of anything but metadata and status.
+    Content,
+    /// It stays at 1.
+    Fixed,
+}
+
+pub fn of(resource: &Resource) -> Strategy {
+    let custom = matches!(resource.origin, Origin::Custom(_));
+    let id = super::id(resource);
+    Strategy {
+        unconditional_update: !custom && !refuses_unconditional(id),
+        create_on_update: !custom && creates_on_update(id),
+        status_apart: true,
+        returns_deleted: returns_deleted(id),
+        collects_garbage: !matches!(id, ("", "events") | ("events.k8s.io", "events")),
+        generation: match custom {
+            true => Generation::Content,
+            false => generation(id),
+        },
+    }
+}
+
+fn refuses_unconditional(id: (&str, &str)) -> bool {
+    matches!(
+        id,
+        ("node.k8s.io", "runtimeclasses")
+            | ("policy", "poddisruptionbudgets")
+            | (
+                "storage.k8s.io",
+                "csidrivers" | "csistoragecapacities" | "volumeattachments" | "csinodes"
+            )
+            | ("coordination.k8s.io", "leases")
+            | ("admissionregistration.k8s.io", _)
+            | ("apiextensions.k8s.io", _)
+            | ("apiregistration.k8s.io", _)
+    )
+}
+
+fn creates_on_update(id: (&str, &str)) -> bool {
+    matches!(
+        id,
+        ("node.k8s.io", "runtimeclasses")
+            | ("rbac.authorization.k8s.io", _)
+            | ("coordination.k8s.io", "leases")
+            | ("", "limitranges" | "events" | "services" | "endpoints")
+            | ("events.k8s.io", "events")
+    )
+}
+
+fn returns_deleted(id: (&str, &str)) -> bool {
+    matches!(
+        id,
+        (
+            "",
+            "pods"
+                | "services"
+                | "serviceaccounts"
+                | "podtemplates"
+                | "resourcequotas"
+                | "persistentvolumes"
+                | "persistentvolumeclaims"
+        ) | ("storage.k8s.io", _)
+            | ("resource.k8s.io", _)
+    )
+}
+
+fn generation(id: (&str, &str)) -> Generation {
+    match id {
+        ("apps", "deployments" | "replicasets") => match id.1 {
+            "deployments" => Generation::SpecAndAnnotations,
+            _ => Generation::Spec,
+        },
+        ("apps", "daemonsets" | "statefulsets") => Generation::Spec,
+        ("batch", "jobs" | "cronjobs") => Generation::Spec,
+        ("", "pods" | "replicationcontrollers") => Generation::Spec,
+        ("", "podtemplates") => Generation::Content,
+        ("networking.k8s.io", "ingresses" | "networkpolicies" | "ingressclasses") => Generation::Spec,
+        ("policy", "poddisruptionbudgets") => Generation::Spec,
+        ("discovery.k8s.io", "endpointslices") => Generation::Content,
+        ("flowcontrol.apiserver.k8s.io", _) => Generation::Spec,
+        ("resource.k8s.io", "resourceslices" | "deviceclasses") => Generation::Spec,
+        ("scheduling.k8s.io", "priorityclasses") => Generation::Fixed,
+        ("admissionregistration.k8s.io", _) => Generation::Content,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => Generation::Spec,
+        _ => Generation::Never,
+    }
+}
+
+/// The generation of a new object.
+pub fn start_generation(resource: &Resource, object: &mut Value) {
+    match of(resource).generation {
+        Generation::Never => {
+            object::metadata_mut(object).remove("generation");
+        }
+        Generation::Spec | Generation::SpecAndAnnotations | Generation::Content | Generation::Fixed => {
+            object::set_generation(object, 1);
+        }
+    }
+}
+
+/// Counts the generation up if the update changes what it counts.
+pub fn bump_generation(call: &Call, object: &mut Value, old: &Value) {
+    let differs = |field: &str| object.get(field) != old.get(field);
+    let changed = match of(&call.resource).generation {
+        Generation::Never | Generation::Fixed => false,
+        Generation::Spec => differs("spec"),
+        Generation::SpecAndAnnotations => {
+            differs("spec") || object["metadata"]["annotations"] != old["metadata"]["annotations"]
+        }
+        Generation::Content => content(call, object) != content(call, old),
+    };
+    if changed && call.path.subresource != "status" {
+        object::set_generation(object, object::generation(old) + 1);
+    }
+}
+
+/// Everything but metadata, and but the status where that has a path of its own.
+fn content<'a>(call: &Call, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
+    let apart = call.resource.has_status();
+    object
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| match name.as_str() {
+            "metadata" | "apiVersion" | "kind" => false,
+            "status" => !apart,
+            _ => true,
+        })
+        .collect()
+}
+
+/// The metadata that an update of the status may change: most kinds take labels, annotations and finalizers along.
+pub fn status_metadata(resource: &Resource, sent: &Value, kept: &mut Value) {
+    let fields: &[&str] = match resource.origin {
+        Origin::Custom(_) => &[],
+        Origin::BuiltIn => &["labels", "annotations", "finalizers", "ownerReferences"],
+    };
+    for field in fields {
+        object::copy_meta(sent, kept, field);
+    }
+}
+
+/// Whether nothing of the spec holds a deleted object: namespaces have finalizers of their own there.
+pub fn is_released(object: &Value) -> bool {
+    object["kind"] != "Namespace" || object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
+}

@@ -1,0 +1,319 @@
+//! The pass over a document: builds the value, drops what the schema does not name, notes what came twice.
+
+use super::go;
+use super::{DecodeError, Decoded};
+use serde::de::{DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::cell::RefCell;
+use std::fmt;
+use stead_machinery::schema::{Format, SchemaRef, Shape};
+
+/// Strict errors beyond this many are not listed, as in Kubernetes' decoder.
+const MOST_STRICT_ERRORS: usize = 100;
+
+/// What the pass has found, shared by all of its levels.
+#[derive(Default)]
+struct Findings {
+    strict: Vec<String>,
+    /// A value of the wrong type. Kept here because the deserialisers add positions to error texts.
+    failure: Option<String>,
+}
+
+/// A place in the document. A list on the stack, so that a path is only built when it is reported.
+#[derive(Clone, Copy)]
+struct Path<'p> {
+    parent: Option<&'p Path<'p>>,
+    segment: Segment<'p>,
+}
+
+#[derive(Clone, Copy)]
+enum Segment<'p> {
+    Root,
+    Field(&'p str),
+    Index(usize),
+}
+
+#[derive(Clone, Copy)]
+struct Seed<'a> {
+    schema: Option<SchemaRef<'a>>,
+    path: &'a Path<'a>,
+    findings: &'a RefCell<Findings>,
+}
+
+pub fn json(bytes: &[u8], schema: Option<SchemaRef<'_>>) -> Result<Decoded, DecodeError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let outcome = run(schema, |seed| seed.deserialize(&mut deserializer));
+    let decoded = outcome.map_err(|error| {
+        error.or_syntax(|why: serde_json::Error| {
+            format!(
+                "couldn't get version/kind; json parse error: {}",
+                go::json_error(bytes, &why)
+            )
+        })
+    })?;
+    deserializer.end().map_err(|error| {
+        DecodeError::Syntax(format!(
+            "couldn't get version/kind; json parse error: {}",
+            go::json_error(bytes, &error)
+        ))
+    })?;
+    Ok(decoded)
+}
+
+pub fn yaml(bytes: &[u8], schema: Option<SchemaRef<'_>>) -> Result<Decoded, DecodeError> {
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+    let outcome = run(schema, |seed| {
+        serde_saphyr::with_deserializer_from_slice_with_options(bytes, options, |deserializer| {
+            seed.deserialize(deserializer)
+        })
+    });
+    outcome.map_err(|error| {
+        error.or_syntax(|why: serde_saphyr::Error| {
+            format!("couldn't get version/kind; json parse error: error converting YAML to JSON: yaml: {why}")
+        })
+    })
+}
+
+pub fn protobuf(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    match crate::protobuf::decode(bytes) {
+        Ok(value) => Ok(Decoded {
+            value,
+            strict: Vec::new(),
+        }),
+        Err(error) => Err(DecodeError::Syntax(error.to_string())),
+    }
+}
+
+/// The same pass over a value that is decoded already: what a patch has made.
+pub fn decode_value(value: Value, schema: Option<SchemaRef<'_>>) -> Result<Decoded, DecodeError> {
+    run(schema, |seed| seed.deserialize(value.into_deserializer()))
+        .map_err(|error| error.or_syntax(|why: serde_json::Error| why.to_string()))
+}
+
+enum Failure<E> {
+    Type(String),
+    Other(E),
+}
+
+impl<E> Failure<E> {
+    fn or_syntax(self, words: impl FnOnce(E) -> String) -> DecodeError {
+        match self {
+            Failure::Type(message) => DecodeError::Type(message),
+            Failure::Other(error) => DecodeError::Syntax(words(error)),
+        }
+    }
+}
+
+fn run<E>(
+    schema: Option<SchemaRef<'_>>,
+    decode: impl FnOnce(Seed<'_>) -> Result<Value, E>,
+) -> Result<Decoded, Failure<E>> {
+    let findings = RefCell::new(Findings::default());
+    let root = Path {
+        parent: None,
+        segment: Segment::Root,
+    };
+    let outcome = decode(Seed {
+        schema,
+        path: &root,
+        findings: &findings,
+    });
+    let findings = findings.into_inner();
+    match (outcome, findings.failure) {
+        (Ok(value), _) => Ok(Decoded {
+            value,
+            strict: findings.strict,
+        }),
+        (Err(_), Some(message)) => Err(Failure::Type(message)),
+        (Err(error), None) => Err(Failure::Other(error)),
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        match self.segment {
+            Segment::Root => Ok(()),
+            Segment::Index(index) => write!(f, "[{index}]"),
+            Segment::Field(name) if self.parent.is_some_and(|p| matches!(p.segment, Segment::Root)) => {
+                f.write_str(name)
+            }
+            Segment::Field(name) => write!(f, ".{name}"),
+        }
+    }
+}
+
+impl<'a> Seed<'a> {
+    fn shape(&self) -> Option<&'a Shape> {
+        self.schema.map(SchemaRef::shape)
+    }
+
+    fn note(&self, what: &str, field: &str) {
+        let mut findings = self.findings.borrow_mut();
+        if findings.strict.len() < MOST_STRICT_ERRORS {
+            let path = Path {
+                parent: Some(self.path),
+                segment: Segment::Field(field),
+            };
+            findings.strict.push(format!("{what} field \"{path}\""));
+        }
+    }
+
+    /// Ends the pass: a value of the wrong type, in the words of Go's decoder.
+    fn mismatch<E: Error>(&self, found: &str) -> E {
+        let message = go::mismatch(found, self.schema, &self.path.to_string());
+        self.findings.borrow_mut().failure = Some(message);
+        E::custom("type mismatch")
+    }
+
+    fn scalar<E: Error>(&self, value: Value) -> Result<Value, E> {
+        let fits = match self.shape() {
+            None | Some(Shape::Any | Shape::Free) => true,
+            Some(Shape::Object(object)) => object.preserve_unknown && object.properties.is_empty(),
+            Some(Shape::List(_)) => false,
+            Some(Shape::String(Format::Byte | Format::DateTime | Format::Plain | Format::Other(_))) => {
+                value.is_string()
+            }
+            Some(Shape::Integer) => value.is_i64() || value.is_u64(),
+            Some(Shape::Number) => value.is_number(),
+            Some(Shape::Boolean) => value.is_boolean(),
+            Some(Shape::IntOrString) => value.is_i64() || value.is_u64() || value.is_string(),
+            Some(Shape::Quantity) => value.is_number() || value.is_string(),
+        };
+        if !fits {
+            return Err(self.mismatch(&go::json_type(&value)));
+        }
+        Ok(match (self.shape(), value) {
+            (Some(Shape::Quantity), Value::Number(number)) => Value::String(number.to_string()),
+            (_, value) => value,
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        self.scalar(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        self.scalar(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        self.scalar(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        // Go reads 3.0 into an integer field only if it is written without the point; 1e3 likewise is refused.
+        match Number::from_f64(value) {
+            Some(number) => self.scalar(Value::Number(number)),
+            None => Err(E::custom("not a finite number")),
+        }
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.visit_string(value.to_string())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        self.scalar(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let schema = match self.shape() {
+            None | Some(Shape::Any | Shape::Free) => None,
+            Some(Shape::List(_)) => self.schema.and_then(SchemaRef::items),
+            Some(Shape::Object(object)) if object.preserve_unknown && object.properties.is_empty() => None,
+            Some(_) => return Err(self.mismatch("array")),
+        };
+        let mut list = Vec::new();
+        loop {
+            let path = Path {
+                parent: Some(self.path),
+                segment: Segment::Index(list.len()),
+            };
+            let seed = Seed {
+                schema,
+                path: &path,
+                findings: self.findings,
+            };
+            match items.next_element_seed(seed)? {
+                Some(item) => list.push(item),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let object = match self.shape() {
+            None | Some(Shape::Any | Shape::Free) => None,
+            Some(Shape::Object(object)) => Some(object),
+            Some(_) => return Err(self.mismatch("object")),
+        };
+        let mut map = Map::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            let path = Path {
+                parent: Some(self.path),
+                segment: Segment::Field(&name),
+            };
+            let schema = self.schema.and_then(|schema| schema.field(&name));
+            let seed = Seed {
+                schema,
+                path: &path,
+                findings: self.findings,
+            };
+            let value = entries.next_value_seed(seed)?;
+            match object {
+                Some(object) if schema.is_none() && !object.preserve_unknown => {
+                    self.note("unknown", &name);
+                    continue;
+                }
+                // Go leaves a field alone that is sent as null: there is nothing to keep.
+                Some(_) if value.is_null() && !keeps_null(schema) => continue,
+                _ => {}
+            }
+            if map.contains_key(&name) {
+                self.note("duplicate", &name);
+            }
+            map.insert(name, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// Where a null is a value of its own.
+fn keeps_null(schema: Option<SchemaRef<'_>>) -> bool {
+    schema.is_none_or(|schema| schema.node().nullable || matches!(schema.shape(), Shape::Any | Shape::Free))
+}
+
+#[cfg(test)]
+#[path = "seed_tests.rs"]
+mod tests;

@@ -1,0 +1,70 @@
+//! Bounds on what clients can make the server do at once.
+
+use crate::error::{ApiError, Result};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The limits of one server. The defaults are those of kube-apiserver.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub body: usize,
+    /// Bytes of a stored object.
+    pub object: usize,
+    /// Requests that read, answered at one time.
+    pub reads: usize,
+    /// Requests that write, answered at one time.
+    pub writes: usize,
+    /// How long a request that is no watch may take.
+    pub timeout: Duration,
+    /// How long a list or watch waits for a resourceVersion that is not there yet.
+    pub freshness: Duration,
+    /// The least time a watch stays open that names none; up to twice as long.
+    pub watch_timeout: Duration,
+    /// Time between two bookmarks of one watch.
+    pub bookmark_every: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            body: 3 * 1024 * 1024,
+            object: 3 * 1024 * 1024 / 2,
+            reads: 400,
+            writes: 200,
+            timeout: Duration::from_secs(60),
+            freshness: Duration::from_secs(3),
+            watch_timeout: Duration::from_secs(1800),
+            bookmark_every: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Places for requests in flight.
+#[derive(Debug)]
+pub struct InFlight {
+    reads: Arc<Semaphore>,
+    writes: Arc<Semaphore>,
+}
+
+impl InFlight {
+    pub fn new(limits: &Limits) -> Self {
+        InFlight {
+            reads: Arc::new(Semaphore::new(limits.reads)),
+            writes: Arc::new(Semaphore::new(limits.writes)),
+        }
+    }
+
+    /// A place for a request of this verb, held until it is dropped.
+    pub fn enter(&self, verb: &str) -> Result<OwnedSemaphorePermit> {
+        let places = match verb {
+            "get" | "list" => &self.reads,
+            _ => &self.writes,
+        };
+        places
+            .clone()
+            .try_acquire_owned()
+            .map_err(|_| ApiError::too_many_requests("Too many requests, please try again later.", 1))
+    }
+}

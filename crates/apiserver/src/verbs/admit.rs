@@ -1,0 +1,61 @@
+//! Admission around a write.
+
+use super::Call;
+use super::object;
+use super::write_options::{Commit, WriteOptions};
+use crate::admission::{Operation, Review};
+use crate::error::Result;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// The write as admission sees it.
+pub fn review(
+    call: &Call,
+    operation: Operation,
+    object: Value,
+    old: Option<Arc<Value>>,
+    options: &WriteOptions,
+) -> Review {
+    let kind = match operation {
+        Operation::Create | Operation::Connect => "CreateOptions",
+        Operation::Update => "UpdateOptions",
+        Operation::Delete => "DeleteOptions",
+    };
+    Review {
+        operation,
+        resource: call.resource.clone(),
+        subresource: call.path.subresource.clone(),
+        namespace: match call.resource.plural.as_str() {
+            "namespaces" if call.resource.group.is_empty() => object::name(&object).to_string(),
+            _ => call.namespace().to_string(),
+        },
+        name: object::name(&object).to_string(),
+        object: Some(object),
+        old,
+        options: options.as_object(kind),
+        dry_run: options.commit == Commit::DryRun,
+        user: call.user.clone(),
+        warnings: Vec::new(),
+        audit_annotations: Vec::new(),
+    }
+}
+
+/// Lets admission change the object.
+pub async fn mutate(call: &Call, review: &mut Review) -> Result<()> {
+    let outcome = crate::kinds::admission::mutate(call, review).await;
+    hand_over(call, review);
+    outcome
+}
+
+/// Lets admission refuse the object.
+pub async fn validate(call: &Call, review: &mut Review) -> Result<()> {
+    let outcome = crate::kinds::admission::validate(call, review).await;
+    hand_over(call, review);
+    outcome
+}
+
+fn hand_over(call: &Call, review: &mut Review) {
+    for warning in std::mem::take(&mut review.warnings) {
+        call.warn(warning);
+    }
+}

@@ -1,0 +1,265 @@
+//! One request on one resource, with everything that its verb needs.
+
+use crate::auth::User;
+use crate::catalogue::{Catalogue, Resource};
+use crate::error::{ApiError, GroupResource, Result};
+use crate::server::body::{self, Body};
+use crate::server::decode::{self, Decoded, FieldValidation};
+use crate::server::negotiate::{self, Accepted};
+use crate::server::query::Query;
+use crate::server::request::ResourcePath;
+use crate::server::{Shared, respond};
+use crate::store::{Key, Prefix, Record, StoreError};
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A request on a resource.
+pub struct Call {
+    pub shared: Arc<Shared>,
+    pub catalogue: Arc<Catalogue>,
+    pub resource: Arc<Resource>,
+    pub path: ResourcePath,
+    pub verb: &'static str,
+    pub query: Query,
+    pub headers: HeaderMap,
+    pub user: User,
+    pub accepted: Accepted,
+    /// The connection itself, for what goes on after the answer: WebSockets, exec, port-forward.
+    pub upgrade: Mutex<Option<hyper::upgrade::OnUpgrade>>,
+    /// The time of the request: one for everything that it writes.
+    pub now: Timestamp,
+    /// Sent to the client as `Warning` headers.
+    pub warnings: Mutex<Vec<String>>,
+}
+
+impl Call {
+    pub fn group_resource(&self) -> GroupResource {
+        self.resource.group_resource()
+    }
+
+    /// The namespace that keys of this request have: none for cluster-scoped kinds.
+    pub fn namespace(&self) -> &str {
+        match self.resource.namespaced {
+            true => &self.path.namespace,
+            false => "",
+        }
+    }
+
+    /// The place of an object of this resource in the namespace of the request.
+    pub fn key(&self, name: &str) -> Key {
+        Key::new(self.resource.storage(), self.namespace(), name)
+    }
+
+    /// The same call as if its path named another namespace.
+    pub fn in_namespace(&self, namespace: &str) -> Call {
+        Call {
+            shared: self.shared.clone(),
+            catalogue: self.catalogue.clone(),
+            resource: self.resource.clone(),
+            path: ResourcePath {
+                namespace: namespace.to_string(),
+                ..self.path.clone()
+            },
+            verb: self.verb,
+            query: self.query.clone(),
+            headers: self.headers.clone(),
+            user: self.user.clone(),
+            accepted: self.accepted,
+            upgrade: Mutex::new(None),
+            now: self.now,
+            warnings: Mutex::default(),
+        }
+    }
+
+    /// All objects that the request's path covers.
+    pub fn prefix(&self) -> Prefix {
+        match self.namespace() {
+            "" => Prefix::resource(self.resource.storage()),
+            namespace => Prefix::namespace(self.resource.storage(), namespace),
+        }
+    }
+
+    /// The stored object that the path names.
+    pub async fn existing(&self) -> Result<Arc<Record>> {
+        self.find(&self.path.name).await?.ok_or_else(|| self.not_found())
+    }
+
+    pub async fn find(&self, name: &str) -> Result<Option<Arc<Record>>> {
+        let key = self.key(name);
+        self.shared
+            .store
+            .get(&key)
+            .await
+            .map_err(|error| self.store_error(error, name))
+    }
+
+    pub fn not_found(&self) -> ApiError {
+        ApiError::not_found(&self.group_resource(), &self.path.name)
+    }
+
+    /// A refusal by the store as the client sees it.
+    pub fn store_error(&self, error: StoreError, name: &str) -> ApiError {
+        let resource = self.group_resource();
+        match error {
+            StoreError::Exists { .. } => ApiError::already_exists(&resource, name),
+            StoreError::Conflict { .. } => ApiError::modified(&resource, name),
+            StoreError::NotFound => ApiError::not_found(&resource, name),
+            StoreError::Compacted { .. } => ApiError::expired("The resourceVersion for the provided list is too old."),
+            StoreError::FutureRevision { current } => too_large_version(0, current.0),
+            error @ (StoreError::Full { .. } | StoreError::Unavailable { .. }) => ApiError::internal(error),
+        }
+    }
+
+    pub fn warn(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut warnings = self.warnings.lock();
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    /// An answer from stored bytes, or from what they are in the version and form that the client wants.
+    pub fn answer_record(&self, code: u16, record: &Record) -> Result<Response<Body>> {
+        if self.accepted.form == negotiate::Form::AsIs && self.serves_as_stored(record) {
+            return respond::json_bytes(code, record.json.clone(), self.accepted);
+        }
+        self.answer(code, &self.in_version(&record.value()))
+    }
+
+    /// An answer from an object in the version of the request, in the form that the client wants.
+    pub fn answer(&self, code: u16, object: &Value) -> Result<Response<Body>> {
+        match self.accepted.form {
+            negotiate::Form::AsIs => respond::object(code, object, self.accepted),
+            negotiate::Form::Metadata => respond::object(code, &partial(object), self.accepted),
+            negotiate::Form::Table => {
+                let table = super::list::table(self, std::slice::from_ref(object), &object["metadata"]);
+                respond::object(code, &table, self.accepted)
+            }
+        }
+    }
+
+    /// Whether stored bytes are in the version that the request asks for.
+    pub fn serves_as_stored(&self, record: &Record) -> bool {
+        let rest = record.json.strip_prefix(b"{\"kind\":\"".as_slice());
+        let rest = rest.and_then(|rest| rest.strip_prefix(self.resource.kind.as_bytes()));
+        let rest = rest.and_then(|rest| rest.strip_prefix(b"\",\"apiVersion\":\"".as_slice()));
+        let rest = match self.resource.group.as_str() {
+            "" => rest,
+            group => rest
+                .and_then(|rest| rest.strip_prefix(group.as_bytes()))
+                .and_then(|rest| rest.strip_prefix(b"/".as_slice())),
+        };
+        rest.and_then(|rest| rest.strip_prefix(self.resource.version.as_bytes()))
+            .is_some_and(|rest| rest.starts_with(b"\""))
+    }
+
+    /// The object in the version of the request.
+    pub fn in_version(&self, stored: &Value) -> Value {
+        let mut object = stored.clone();
+        crate::kinds::convert::to(&self.resource, &mut object);
+        object
+    }
+
+    /// Reads and decodes the body as the kind of the resource, heeding `fieldValidation`.
+    pub async fn read_object(&self, body: Body, validation: FieldValidation) -> Result<Value> {
+        let bytes = body::read(body, self.shared.limits.body).await?;
+        let encoding = negotiate::body_encoding(&self.headers)?;
+        let (group, version, kind, schema) = self.expected_kind();
+        let decoded = decode::decode(&bytes, encoding, schema)
+            .map_err(|error| self.decode_failed(&bytes, version, kind, error))?;
+        let Decoded { mut value, strict } = decoded;
+        self.check_kind(&mut value, group, version, kind, &bytes)?;
+        self.heed(validation, version, kind, strict)?;
+        Ok(value)
+    }
+
+    /// Group, version, kind and schema of what is sent to this path.
+    fn expected_kind(&self) -> (&str, &str, &str, Option<stead_machinery::schema::SchemaRef<'_>>) {
+        let resource = &*self.resource;
+        match resource.subresource(&self.path.subresource) {
+            Some(sub) if sub.kind != resource.kind => (
+                &sub.group,
+                &sub.version,
+                &sub.kind,
+                crate::catalogue::built_in::kind(&sub.group, &sub.version, &sub.kind),
+            ),
+            _ => {
+                let schema = match resource.origin {
+                    crate::catalogue::Origin::BuiltIn => Some(resource.schema()),
+                    // Custom resources are pruned by their own rules, which keep more.
+                    crate::catalogue::Origin::Custom(_) => None,
+                };
+                (&resource.group, &resource.version, &resource.kind, schema)
+            }
+        }
+    }
+
+    /// Warns of, refuses or ignores what strict decoding found.
+    pub fn heed(&self, validation: FieldValidation, version: &str, kind: &str, strict: Vec<String>) -> Result<()> {
+        match validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => strict.into_iter().for_each(|error| self.warn(error)),
+            FieldValidation::Strict if strict.is_empty() => {}
+            FieldValidation::Strict => return Err(decode::strict_error(version, kind, &strict)),
+        }
+        Ok(())
+    }
+
+    fn decode_failed(&self, bytes: &Bytes, version: &str, kind: &str, error: decode::DecodeError) -> ApiError {
+        decode::decode_error(version, kind, bytes, &error)
+    }
+
+    /// The body must be of the kind and version that the path serves; what it leaves out is filled in.
+    fn check_kind(&self, value: &mut Value, group: &str, version: &str, kind: &str, bytes: &[u8]) -> Result<()> {
+        if !value.is_object() {
+            let error = decode::DecodeError::Syntax(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }".to_string(),
+            );
+            return Err(decode::decode_error(version, kind, bytes, &error));
+        }
+        let expected = match group {
+            "" => version.to_string(),
+            group => format!("{group}/{version}"),
+        };
+        let sent_version = value["apiVersion"].as_str().unwrap_or_default().to_string();
+        let sent_kind = value["kind"].as_str().unwrap_or_default().to_string();
+        if !sent_kind.is_empty() && sent_kind != kind {
+            let sent = sent_version.rsplit('/').next().unwrap_or_default();
+            return Err(ApiError::bad_request(format!(
+                "{sent_kind} in version {sent:?} cannot be handled as a {kind}: no kind {sent_kind:?} is registered for this path"
+            )));
+        }
+        if !sent_version.is_empty() && sent_version != expected {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({sent_version}) does not match the expected API version ({expected})"
+            )));
+        }
+        value["apiVersion"] = expected.into();
+        value["kind"] = kind.into();
+        Ok(())
+    }
+}
+
+/// The metadata of an object alone.
+pub fn partial(object: &Value) -> Value {
+    serde_json::json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
+    })
+}
+
+/// A resourceVersion that the server has not reached.
+pub fn too_large_version(wanted: u64, current: u64) -> ApiError {
+    ApiError::new(
+        504,
+        "Timeout",
+        format!("Timeout: Too large resource version: {wanted}, current: {current}"),
+    )
+    .with_details(serde_json::json!({
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }))
+}

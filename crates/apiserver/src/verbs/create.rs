@@ -1,0 +1,191 @@
+//! Create: from a body to a stored object.
+
+use super::object;
+use super::write_options::{Commit, OptionsKind, WriteOptions};
+use super::{Call, admit, encode, managed, metadata};
+use crate::admission::Operation;
+use crate::error::{ApiError, Result};
+use crate::kinds;
+use crate::server::Body;
+use crate::store::{Record, StoreError, Write};
+use http::Response;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How often a generated name is tried again when it is taken.
+const NAME_ATTEMPTS: usize = 8;
+
+/// What a write led to.
+pub enum Outcome {
+    /// The object as committed.
+    Stored(Arc<Record>),
+    /// The object as it would be.
+    Tried(Value),
+}
+
+impl Outcome {
+    pub fn answer(&self, call: &Call, code: u16) -> Result<Response<Body>> {
+        match self {
+            Outcome::Stored(record) => call.answer_record(code, record),
+            Outcome::Tried(object) => call.answer(code, object),
+        }
+    }
+
+    pub fn object(&self, call: &Call) -> Value {
+        match self {
+            Outcome::Stored(record) => call.in_version(&record.value()),
+            Outcome::Tried(object) => object.clone(),
+        }
+    }
+}
+
+pub async fn create(call: &Call, body: Body) -> Result<Response<Body>> {
+    let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Create)?;
+    let object = call.read_object(body, options.validation).await?;
+    let outcome = create_object(call, object, &options).await?;
+    outcome.answer(call, 201)
+}
+
+/// Creates an object that is in the version of the request.
+pub async fn create_object(call: &Call, mut object: Value, options: &WriteOptions) -> Result<Outcome> {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
+        object::metadata_mut(&mut object).remove(field);
+    }
+    match_namespace(call, &mut object)?;
+    let sent = object;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let result = create_once(call, sent.clone(), options).await;
+        let generated = object::name(&sent).is_empty() && !object::meta(&sent, "generateName").is_empty();
+        match result {
+            Err(error) if error.reason == "AlreadyExists" && generated && attempt < NAME_ATTEMPTS => {}
+            Err(error) if error.reason == "AlreadyExists" && generated => {
+                return Err(ApiError::new(
+                    409,
+                    "AlreadyExists",
+                    format!(
+                        "{}, the server was not able to generate a unique name for the object",
+                        error.message
+                    ),
+                )
+                .with_details(error.details));
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn create_once(call: &Call, mut object: Value, options: &WriteOptions) -> Result<Outcome> {
+    fill_metadata(call, &mut object);
+    kinds::default(&call.resource, &mut object);
+    managed::created(call, &mut object, options);
+    let mut review = admit::review(call, Operation::Create, object, None, options);
+    admit::mutate(call, &mut review).await?;
+    let mut object = review.object.take().unwrap_or_default();
+    if !object::meta(&object, "resourceVersion").is_empty() {
+        return Err(ApiError::new(
+            500,
+            "",
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    kinds::prepare_create(call, &mut object).await?;
+    let mut errors = kinds::create_errors(call, &object);
+    if errors.is_empty() {
+        errors = metadata::errors(&call.resource, &object);
+    }
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(
+            &call.resource.group,
+            &call.resource.kind,
+            object::name(&object),
+            &errors,
+        ));
+    }
+    review.name = object::name(&object).to_string();
+    review.object = Some(object);
+    admit::validate(call, &mut review).await?;
+    let object = review.object.take().unwrap_or_default();
+    commit(call, object, options).await
+}
+
+async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Result<Outcome> {
+    let name = object::name(&object).to_string();
+    let key = call.key(&name);
+    let mut allocation = kinds::begin_create(call, &mut object, options.commit).await?;
+    if options.commit == Commit::DryRun {
+        if call.find(&name).await?.is_some() {
+            return Err(ApiError::already_exists(&call.group_resource(), &name));
+        }
+        return Ok(Outcome::Tried(object));
+    }
+    kinds::convert::to_storage(&call.resource, &mut object);
+    let draft = encode::draft(&object);
+    check_size(call, draft.json.len())?;
+    match call.shared.store.write(Write::Create { key, draft }).await {
+        Ok(record) => {
+            allocation.keep();
+            Ok(Outcome::Stored(record))
+        }
+        Err(StoreError::Exists { .. }) => Err(ApiError::already_exists(&call.group_resource(), &name)),
+        Err(error) => Err(call.store_error(error, &name)),
+    }
+}
+
+/// Refuses an object that is too large to store.
+pub fn check_size(call: &Call, bytes: usize) -> Result<()> {
+    match bytes > call.shared.limits.object {
+        true => Err(ApiError::new(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: limit is {}", call.shared.limits.object),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The namespace of the body must be that of the path; left out, it is filled in.
+pub fn match_namespace(call: &Call, object: &mut Value) -> Result<()> {
+    let expected = call.namespace();
+    let sent = object::namespace(object).to_string();
+    if sent == expected {
+        return Ok(());
+    }
+    if sent.is_empty() {
+        object::set_meta(object, "namespace", expected);
+        return Ok(());
+    }
+    if expected.is_empty() {
+        // Cluster-scoped kinds have none, whatever the body says.
+        object::set_meta(object, "namespace", "");
+        return Ok(());
+    }
+    Err(ApiError::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}
+
+/// What only the server sets.
+fn fill_metadata(call: &Call, object: &mut Value) {
+    let prefix = object::meta(object, "generateName").to_string();
+    if object::name(object).is_empty() && !prefix.is_empty() {
+        // Room for the five random characters.
+        const PREFIX_LENGTH: usize = 63 - 5;
+        let cut = prefix
+            .char_indices()
+            .nth(PREFIX_LENGTH)
+            .map_or(prefix.len(), |(at, _)| at);
+        let name = format!("{}{}", &prefix[..cut], call.shared.environment.name_suffix());
+        object::set_meta(object, "name", &name);
+    }
+    let uid = call.shared.environment.uid();
+    object::set_meta(object, "uid", &uid);
+    object::set_meta(object, "creationTimestamp", &object::time(call.now));
+}

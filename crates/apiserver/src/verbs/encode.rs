@@ -1,0 +1,91 @@
+//! Objects to the bytes that are stored and served.
+//!
+//! `kind` and `apiVersion` come first, so that an item of a list, which Kubernetes sends without them, is
+//! a slice of the stored bytes. The place of the resourceVersion is noted while writing, because the store
+//! fills it in when the write commits.
+
+use crate::store::Draft;
+use serde_json::{Map, Value};
+
+/// The object's bytes without a resourceVersion, and where that goes.
+pub fn draft(object: &Value) -> Draft {
+    let empty = Map::new();
+    let top = object.as_object().unwrap_or(&empty);
+    let mut json = Vec::with_capacity(1024);
+    json.push(b'{');
+    for field in ["kind", "apiVersion"] {
+        if let Some(value) = top.get(field) {
+            entry(&mut json, field, value);
+        }
+    }
+    key(&mut json, "metadata");
+    json.extend_from_slice(b"{\"resourceVersion\":\"");
+    let revision_at = json.len();
+    json.push(b'"');
+    let metadata = top.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    for (field, value) in metadata.iter().filter(|(field, _)| *field != "resourceVersion") {
+        entry(&mut json, field, value);
+    }
+    json.push(b'}');
+    for (field, value) in top {
+        if !matches!(field.as_str(), "kind" | "apiVersion" | "metadata") {
+            entry(&mut json, field, value);
+        }
+    }
+    json.push(b'}');
+    Draft { json, revision_at }
+}
+
+fn entry(json: &mut Vec<u8>, field: &str, value: &Value) {
+    key(json, field);
+    write(json, value);
+}
+
+fn key(json: &mut Vec<u8>, field: &str) {
+    if json.last() != Some(&b'{') {
+        json.push(b',');
+    }
+    match serde_json::to_writer(&mut *json, field) {
+        Ok(()) => json.push(b':'),
+        Err(error) => unreachable!("a string always encodes into memory: {error}"),
+    }
+}
+
+fn write(json: &mut Vec<u8>, value: &Value) {
+    if let Err(error) = serde_json::to_writer(json, value) {
+        unreachable!("a value with string keys always encodes into memory: {error}");
+    }
+}
+
+/// Where an item of a list begins in stored bytes: after `kind` and `apiVersion`, and with the brace
+/// before it left to the writer of the list. Zero if the bytes do not begin as ours do.
+pub fn item_start(json: &[u8]) -> usize {
+    const HEAD: &[u8] = b",\"metadata\":{";
+    // Kind and version are short, so the search is too.
+    let window = &json[..json.len().min(512)];
+    window
+        .windows(HEAD.len())
+        .position(|bytes| bytes == HEAD)
+        .map_or(0, |comma| comma + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_draft_is_the_object_with_a_gap_for_its_revision() {
+        let object =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}});
+        let draft = draft(&object);
+        let mut text = String::from_utf8(draft.json).unwrap();
+        text.insert_str(draft.revision_at, "12");
+        assert_eq!(
+            text,
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12","name":"a"},"spec":{}}"#
+        );
+        let start = item_start(text.as_bytes());
+        assert!(text[start..].starts_with("\"metadata\":{"));
+    }
+}

@@ -1,0 +1,256 @@
+//! Update: a new state for an object that is there.
+//!
+//! Put and every kind of patch end here; they differ only in how the new state is made from the old one.
+
+use super::create::{Outcome, check_size, create_object, match_namespace};
+use super::object;
+use super::write_options::{Commit, OptionsKind, WriteOptions};
+use super::{Call, admit, encode, managed, metadata};
+use crate::admission::Operation;
+use crate::error::{ApiError, Result};
+use crate::kinds::{self, strategy};
+use crate::server::Body;
+use crate::store::{Record, StoreError, Write};
+use http::Response;
+use serde_json::Value;
+use std::sync::Arc;
+use stead_machinery::field::FieldError;
+
+/// How often a change that names no version is tried again when another write came between.
+const ATTEMPTS: usize = 100;
+
+/// Whether the fields of the new state have been attributed to their managers already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ownership {
+    Update,
+    Applied,
+}
+
+/// A new state made from the old one.
+pub struct Desired {
+    pub object: Value,
+    pub ownership: Ownership,
+}
+
+pub async fn update(call: &Call, body: Body) -> Result<Response<Body>> {
+    let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Update)?;
+    let mut object = call.read_object(body, options.validation).await?;
+    match_name(call, &mut object)?;
+    match_namespace(call, &mut object)?;
+    let strategy = strategy::of(&call.resource);
+    let may_create = call.path.subresource.is_empty()
+        && strategy.create_on_update
+        && object::meta(&object, "resourceVersion").is_empty()
+        && object::meta(&object, "uid").is_empty();
+    if may_create && call.find(&call.path.name).await?.is_none() {
+        return create_object(call, object, &options).await?.answer(call, 201);
+    }
+    let outcome = update_object(call, &options, |_| {
+        Ok(Desired {
+            object: object.clone(),
+            ownership: Ownership::Update,
+        })
+    })
+    .await?;
+    outcome.answer(call, 200)
+}
+
+fn match_name(call: &Call, object: &mut Value) -> Result<()> {
+    match object::name(object) {
+        "" => Err(ApiError::bad_request("name must be provided")),
+        name if name != call.path.name => Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.path.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Changes the object of the path. `make` may be called several times, each time with a newer state.
+pub async fn update_object(
+    call: &Call,
+    options: &WriteOptions,
+    make: impl Fn(&Value) -> Result<Desired>,
+) -> Result<Outcome> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let record = call.existing().await?;
+        match update_once(call, &record, options, &make).await {
+            Err(Failed::Raced) if attempts < ATTEMPTS => {}
+            Err(Failed::Raced) => return Err(ApiError::modified(&call.group_resource(), &call.path.name)),
+            Err(Failed::Refused(error)) => return Err(error),
+            Ok(outcome) => return Ok(outcome),
+        }
+    }
+}
+
+enum Failed {
+    /// Another write came between, and this one did not insist on a version.
+    Raced,
+    Refused(ApiError),
+}
+
+impl From<ApiError> for Failed {
+    fn from(error: ApiError) -> Self {
+        Failed::Refused(error)
+    }
+}
+
+async fn update_once(
+    call: &Call,
+    record: &Arc<Record>,
+    options: &WriteOptions,
+    make: impl Fn(&Value) -> Result<Desired>,
+) -> Result<Outcome, Failed> {
+    let old = Arc::new(call.in_version(&record.value()));
+    let Desired { mut object, ownership } = make(&old)?;
+    let conditional = check_version(call, &object, &old)?;
+    kinds::default(&call.resource, &mut object);
+    keep_other_half(call, &mut object, &old);
+    keep_system_metadata(&mut object, &old);
+    if ownership == Ownership::Update {
+        managed::updated(call, &mut object, &old, options);
+    }
+    let mut review = admit::review(call, Operation::Update, object, Some(old.clone()), options);
+    admit::mutate(call, &mut review).await?;
+    let mut object = review.object.take().unwrap_or_default();
+    keep_system_metadata(&mut object, &old);
+    kinds::prepare_update(call, &mut object, &old).await?;
+    strategy::bump_generation(call, &mut object, &old);
+    let mut errors = metadata::errors(&call.resource, &object);
+    errors.extend(metadata::update_errors(&object, &old));
+    errors.extend(kinds::update_errors(call, &object, &old));
+    if !errors.is_empty() {
+        let Call { resource, path, .. } = call;
+        return Err(ApiError::invalid(&resource.group, &resource.kind, &path.name, &errors).into());
+    }
+    review.object = Some(object);
+    admit::validate(call, &mut review).await?;
+    let object = review.object.take().unwrap_or_default();
+    commit(call, record, &old, object, options, conditional).await
+}
+
+/// Whether the client insists on a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Conditional {
+    No,
+    Yes,
+}
+
+fn check_version(call: &Call, object: &Value, old: &Value) -> Result<Conditional> {
+    let uid = object::meta(object, "uid");
+    if !uid.is_empty() && uid != object::meta(old, "uid") {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            call.resource.plural,
+            [call.namespace(), &call.path.name]
+                .iter()
+                .filter(|part| !part.is_empty())
+                .copied()
+                .collect::<Vec<_>>()
+                .join("/"),
+            object::meta(old, "uid"),
+        );
+        return Err(ApiError::conflict(&call.group_resource(), &call.path.name, why));
+    }
+    let sent = object::meta(object, "resourceVersion");
+    if sent.is_empty() || sent == "0" {
+        if strategy::of(&call.resource).unconditional_update || call.verb == "patch" {
+            return Ok(Conditional::No);
+        }
+        let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+        return Err(ApiError::invalid(
+            &call.resource.group,
+            &call.resource.kind,
+            &call.path.name,
+            &[error],
+        ));
+    }
+    if sent != object::meta(old, "resourceVersion") {
+        return Err(ApiError::modified(&call.group_resource(), &call.path.name));
+    }
+    Ok(Conditional::Yes)
+}
+
+/// The status endpoint changes the status alone; the main one everything else.
+fn keep_other_half(call: &Call, object: &mut Value, old: &Value) {
+    match call.path.subresource.as_str() {
+        "status" => {
+            let mut kept = old.clone();
+            object::copy_field(object, &mut kept, "status");
+            for field in ["resourceVersion", "managedFields"] {
+                object::copy_meta(object, &mut kept, field);
+            }
+            strategy::status_metadata(&call.resource, object, &mut kept);
+            *object = kept;
+        }
+        "" if call.resource.has_status() && strategy::of(&call.resource).status_apart => {
+            object::copy_field(old, object, "status");
+        }
+        _ => {}
+    }
+}
+
+/// Metadata that only the server sets stays as it is.
+fn keep_system_metadata(object: &mut Value, old: &Value) {
+    for field in ["generation", "creationTimestamp", "deletionTimestamp"] {
+        object::copy_meta(old, object, field);
+    }
+    for field in ["uid", "deletionGracePeriodSeconds"] {
+        if object["metadata"].get(field).is_none() {
+            object::copy_meta(old, object, field);
+        }
+    }
+    object::set_meta(object, "selfLink", "");
+}
+
+async fn commit(
+    call: &Call,
+    record: &Arc<Record>,
+    old: &Value,
+    mut object: Value,
+    options: &WriteOptions,
+    conditional: Conditional,
+) -> Result<Outcome, Failed> {
+    object::copy_meta(old, &mut object, "resourceVersion");
+    let gone = released(&object, old);
+    if !gone && object == *old {
+        // Nothing changed: no write, no new version, no event.
+        return Ok(match options.commit {
+            Commit::Store => Outcome::Stored(record.clone()),
+            Commit::DryRun => Outcome::Tried(object),
+        });
+    }
+    let mut allocation = kinds::begin_update(call, &mut object, old, options.commit).await?;
+    if options.commit == Commit::DryRun {
+        return Ok(Outcome::Tried(object));
+    }
+    kinds::convert::to_storage(&call.resource, &mut object);
+    let draft = encode::draft(&object);
+    check_size(call, draft.json.len())?;
+    let (key, expect) = (record.key.as_ref().clone(), record.revision);
+    let write = match gone {
+        true => Write::Delete { key, draft, expect },
+        false => Write::Update { key, draft, expect },
+    };
+    match call.shared.store.write(write).await {
+        Ok(record) => {
+            allocation.keep();
+            if gone {
+                kinds::deleted(call, &record).await;
+            }
+            Ok(Outcome::Stored(record))
+        }
+        Err(StoreError::Conflict { .. }) if conditional == Conditional::No => Err(Failed::Raced),
+        Err(error) => Err(call.store_error(error, &call.path.name).into()),
+    }
+}
+
+/// Whether an update takes away the last thing that held a deleted object.
+fn released(object: &Value, old: &Value) -> bool {
+    object::is_deleting(old)
+        && object::finalizers(object).is_empty()
+        && old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && strategy::is_released(object)
+}

@@ -1,0 +1,8 @@
+//! Stories of the API server, told through its requests.
+
+#[cfg(test)]
+mod api;
+#[cfg(test)]
+mod objects;
+#[cfg(test)]
+mod watching;
