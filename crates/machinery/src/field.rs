@@ -101,8 +101,8 @@ impl FieldError {
             FieldErrorKind::Required
             | FieldErrorKind::Forbidden
             | FieldErrorKind::TooLong
-            | FieldErrorKind::Internal
-            | FieldErrorKind::TooMany => String::new(),
+            | FieldErrorKind::Internal => String::new(),
+            FieldErrorKind::TooMany if self.value.is_null() => String::new(),
             _ => format!(": {}", shown(&self.value)),
         };
         if self.detail.is_empty() {

@@ -13,5 +13,6 @@ pub mod quantity;
 pub mod schema;
 pub mod selector;
 pub mod time;
+pub mod validate;
 pub mod walk;
 pub mod wire;
