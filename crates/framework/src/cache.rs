@@ -1,0 +1,347 @@
+//! The informer cache: objects of the cluster, in memory and always current.
+//!
+//! One list and watch per kind and selector, however many controllers use it. Readers get `Arc`s and never
+//! copy an object; reading never talks to the API server.
+
+mod contents;
+mod decode;
+mod index;
+mod reflector;
+mod revision;
+mod store;
+
+pub use index::Index;
+pub use revision::Revision;
+pub use store::{Change, Store, Undecodable};
+
+use crate::kind::{Kind, Object, Scope, Typed};
+use crate::metrics::Metrics;
+use kube::Client;
+use parking_lot::Mutex;
+use std::any::{Any, TypeId};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Which namespaces an operator works in.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Namespaces {
+    /// The whole cluster.
+    #[default]
+    All,
+    /// Only these; objects elsewhere are never asked for.
+    Only(Vec<String>),
+}
+
+/// What to keep of a kind.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use stead::Watch;
+/// let ours = Watch::<Pod>::all().labels("app.kubernetes.io/managed-by=stead").transform(|pod| {
+///     pod.metadata.managed_fields = None;
+/// });
+/// ```
+pub struct Watch<K> {
+    kind: Option<Kind>,
+    labels: Option<String>,
+    fields: Option<String>,
+    transform: Option<Transform<K>>,
+}
+
+pub(crate) type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
+
+impl<K> Watch<K> {
+    /// Every object of the kind, in full.
+    pub fn all() -> Self {
+        Watch {
+            kind: None,
+            labels: None,
+            fields: None,
+            transform: None,
+        }
+    }
+
+    /// Every object of a kind that is only known at run time.
+    pub fn of(kind: Kind) -> Self {
+        Watch {
+            kind: Some(kind),
+            ..Watch::all()
+        }
+    }
+
+    /// Only objects with these labels, in the API's selector syntax.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Only objects with these fields, in the API's selector syntax.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.fields = Some(selector.into());
+        self
+    }
+
+    /// Changes each object before it is kept: drop what nobody reads and the memory is free.
+    pub fn transform(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+        self.transform = Some(Arc::new(change));
+        self
+    }
+}
+
+/// How the cache talks to the API server.
+#[derive(Clone, Debug)]
+pub struct CacheSettings {
+    /// Objects per page of a list.
+    pub page: u32,
+    /// How long the server keeps a watch open.
+    pub watch_timeout: Duration,
+    /// A watch that says nothing for so long, not even a bookmark, is taken for dead and opened anew.
+    pub silence: Duration,
+    /// The longest pause between attempts to list or watch.
+    pub longest_retry: Duration,
+}
+
+impl Default for CacheSettings {
+    fn default() -> Self {
+        CacheSettings {
+            page: 500,
+            watch_timeout: Duration::from_secs(290),
+            silence: Duration::from_secs(90),
+            longest_retry: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A shared handle to the cache.
+#[derive(Clone)]
+pub struct Cache {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Client,
+    namespaces: Namespaces,
+    settings: CacheSettings,
+    metrics: Metrics,
+    informers: Mutex<Informers>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+#[derive(Default)]
+struct Informers {
+    known: Vec<Known>,
+    /// Whether reflectors start as soon as they are asked for.
+    running: bool,
+}
+
+struct Known {
+    of: TypeId,
+    kind: Kind,
+    labels: Option<String>,
+    fields: Option<String>,
+    /// Transforms cannot be compared, so an informer with one is only shared with itself.
+    transformed: bool,
+    store: Arc<dyn Any + Send + Sync>,
+    facts: Arc<dyn StoreFacts>,
+    start: Option<Start>,
+}
+
+type Start = Box<dyn FnOnce(&Cache) + Send>;
+
+/// What can be asked of a store without knowing its type.
+pub trait StoreFacts: Send + Sync {
+    fn kind(&self) -> &Kind;
+    fn is_synced(&self) -> bool;
+    fn len(&self) -> usize;
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The JSON bytes of everything held.
+    fn bytes(&self) -> u64;
+    /// What keeps the store from being current, if anything does.
+    fn problem(&self) -> Option<String>;
+    /// The revision and UID of an object in the store; none if it is not there.
+    fn version(&self, key: &crate::Key) -> Option<(Revision, Option<String>)>;
+    /// The revision up to which the store has seen everything.
+    fn seen(&self) -> Revision;
+}
+
+impl Cache {
+    /// A cache that starts its watches when [`Cache::start`] is called.
+    pub fn new(client: Client, namespaces: Namespaces, settings: CacheSettings, metrics: Metrics) -> Self {
+        Cache {
+            shared: Arc::new(Shared {
+                client,
+                namespaces,
+                settings,
+                metrics,
+                informers: Mutex::default(),
+                stop: CancellationToken::new(),
+                tasks: TaskTracker::new(),
+            }),
+        }
+    }
+
+    /// The store of every object of a kind.
+    pub fn store<K: Typed>(&self) -> Store<K> {
+        self.watch(Watch::all())
+    }
+
+    /// The store of what a watch selects; the same store for the same selection.
+    pub fn watch<K: Typed>(&self, watch: Watch<K>) -> Store<K> {
+        let kind = Kind::of::<K>();
+        self.informer(Watch {
+            kind: Some(kind),
+            ..watch
+        })
+    }
+
+    /// The store of a kind that is known at run time: [`Watch::of`] says which.
+    pub fn watch_dynamic<K: Object>(&self, kind: Kind, watch: Watch<K>) -> Store<K> {
+        self.informer(Watch {
+            kind: Some(kind),
+            ..watch
+        })
+    }
+
+    fn informer<K: Object>(&self, watch: Watch<K>) -> Store<K> {
+        let Watch {
+            kind,
+            labels,
+            fields,
+            transform,
+        } = watch;
+        let kind = kind.unwrap_or(Kind {
+            group: "".into(),
+            version: "".into(),
+            kind: "".into(),
+            plural: "".into(),
+            scope: Scope::Cluster,
+        });
+        let mut informers = self.shared.informers.lock();
+        let same = informers.known.iter().find(|known| {
+            known.of == TypeId::of::<K>()
+                && known.kind == kind
+                && known.labels == labels
+                && known.fields == fields
+                && !known.transformed
+                && transform.is_none()
+        });
+        if let Some(store) = same.and_then(|known| known.store.downcast_ref::<Store<K>>()) {
+            return store.clone();
+        }
+        let store = Store::<K>::new(kind.clone(), self.shared.metrics.clone());
+        let start = self.starter(store.clone(), labels.clone(), fields.clone(), transform.clone());
+        let running = informers.running;
+        informers.known.push(Known {
+            of: TypeId::of::<K>(),
+            kind,
+            labels,
+            fields,
+            transformed: transform.is_some(),
+            store: Arc::new(store.clone()),
+            facts: Arc::new(store.clone()),
+            start: None,
+        });
+        match running {
+            true => start(self),
+            false => {
+                if let Some(known) = informers.known.last_mut() {
+                    known.start = Some(start);
+                }
+            }
+        }
+        store
+    }
+
+    /// What starts the reflectors of a store: one, or one for each namespace.
+    fn starter<K: Object>(
+        &self,
+        store: Store<K>,
+        labels: Option<String>,
+        fields: Option<String>,
+        transform: Option<Transform<K>>,
+    ) -> Start {
+        Box::new(move |cache| {
+            let parts = match (&cache.shared.namespaces, store.kind().scope) {
+                (Namespaces::Only(list), Scope::Namespaced) => list.iter().cloned().map(Some).collect(),
+                _ => vec![None],
+            };
+            store.expect_parts(parts.len());
+            for namespace in parts {
+                let reflector = reflector::Reflector {
+                    client: cache.shared.client.clone(),
+                    store: store.clone(),
+                    namespace,
+                    labels: labels.clone(),
+                    fields: fields.clone(),
+                    transform: transform.clone(),
+                    settings: cache.shared.settings.clone(),
+                };
+                let stop = cache.shared.stop.clone();
+                cache.shared.tasks.spawn(async move {
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = reflector.run() => {}
+                    }
+                });
+            }
+        })
+    }
+
+    /// Starts every watch that was asked for, and from now on each one that is asked for.
+    pub fn start(&self) {
+        let mut informers = self.shared.informers.lock();
+        informers.running = true;
+        for known in &mut informers.known {
+            if let Some(start) = known.start.take() {
+                start(self);
+            }
+        }
+    }
+
+    /// Waits until every store holds a complete list.
+    pub async fn wait_for_sync(&self) {
+        loop {
+            let waiting = self.facts().into_iter().find(|store| !store.is_synced());
+            match waiting {
+                None => return,
+                // The stores announce changes each to its own readers; a short poll over a handful is simpler
+                // than merging their signals, and only happens at start.
+                Some(_) => tokio::time::sleep(Duration::from_millis(2)).await,
+            }
+        }
+    }
+
+    /// Every store.
+    pub fn facts(&self) -> Vec<Arc<dyn StoreFacts>> {
+        self.shared
+            .informers
+            .lock()
+            .known
+            .iter()
+            .map(|known| known.facts.clone())
+            .collect()
+    }
+
+    /// The stores that hold full objects of a kind.
+    pub fn facts_of(&self, kind: &Kind) -> Vec<Arc<dyn StoreFacts>> {
+        let informers = self.shared.informers.lock();
+        informers
+            .known
+            .iter()
+            .filter(|known| known.kind == *kind)
+            .map(|known| known.facts.clone())
+            .collect()
+    }
+
+    /// Ends every watch.
+    pub async fn stop(&self) {
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}

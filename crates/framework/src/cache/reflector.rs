@@ -1,0 +1,361 @@
+//! The loop that keeps a store equal to the API server: list, watch, and what can go wrong between.
+//!
+//! kube's `watcher()` hides the revision of the list, bookmarks and the bytes, decodes a list as a whole, and
+//! resumes at a revision that a restored server has not reached; see docs/decisions/0070. This loop is small
+//! enough to own.
+
+use super::decode::{self, Decoded, Line, Page};
+use super::{CacheSettings, Revision, Store, Transform};
+use crate::error::status_of;
+use crate::kind::Object;
+use bytes::{Bytes, BytesMut};
+use http::Request;
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use std::time::Duration;
+use tracing::{debug, info, warn};
+
+/// A line of a watch that is longer than this is not an object of any API server.
+const LONGEST_LINE: usize = 64 << 20;
+/// A list that is not answered after so long is asked for again.
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(super) struct Reflector<K> {
+    pub client: Client,
+    pub store: Store<K>,
+    pub namespace: Option<String>,
+    pub labels: Option<String>,
+    pub fields: Option<String>,
+    pub transform: Option<Transform<K>>,
+    pub settings: CacheSettings,
+}
+
+/// Where the loop stands. Each failure says which state it leads to.
+enum State {
+    /// Nothing is known, or what is known is of no use: list everything.
+    /// A failure stays here; the store keeps serving what it has.
+    Unlisted,
+    /// The store is complete up to a revision: watch from there.
+    /// The end of a watch stays here. 410 and a history that went back lead to `Unlisted`.
+    Listed { from: String },
+    /// The connection broke. The server may have been restored from a backup meanwhile, so its revision is
+    /// asked for first: if it is older than ours, to `Unlisted`, else to `Listed`.
+    Doubtful { from: String },
+}
+
+/// Why a step did not succeed.
+#[derive(Debug)]
+enum Trouble {
+    Request(kube::Error),
+    /// The server does not know the revision any more, or does not know it yet.
+    Expired(String),
+    /// The server's revision is older than ours.
+    WentBack {
+        ours: Revision,
+        theirs: Revision,
+    },
+    Silent(Duration),
+    /// The connection ended in the middle.
+    Broken(String),
+    Nonsense(String),
+}
+
+impl<K: Object> Reflector<K> {
+    /// Runs until it is dropped.
+    pub async fn run(self) {
+        let mut state = State::Unlisted;
+        let mut failures = 0u32;
+        let mut synced = false;
+        loop {
+            let result = match &state {
+                State::Unlisted => self.list().await.map(|from| {
+                    if !std::mem::replace(&mut synced, true) {
+                        self.store.part_synced();
+                    }
+                    State::Listed { from }
+                }),
+                State::Listed { from } => self.watch(from).await.map(|from| State::Listed { from }),
+                State::Doubtful { from } => self.confirm(from).await,
+            };
+            match result {
+                Ok(next) => {
+                    self.store.set_problem(None);
+                    failures = 0;
+                    state = next;
+                }
+                Err((trouble, from)) => {
+                    state = self.after(trouble, from, &mut failures).await;
+                }
+            }
+        }
+    }
+
+    /// Decides where a failure leads, and waits so that failures do not become a flood.
+    async fn after(&self, trouble: Trouble, from: Option<String>, failures: &mut u32) -> State {
+        let kind = self.store.kind();
+        let what = kind.resource();
+        let resume = |from: Option<String>| from.map_or(State::Unlisted, |from| State::Doubtful { from });
+        let next = match trouble {
+            Trouble::Expired(message) => {
+                info!(%what, message, "the server does not have our revision; listing again");
+                State::Unlisted
+            }
+            Trouble::WentBack { ours, theirs } => {
+                warn!(%what, %ours, %theirs, "the server's history went back, as after a restored backup; listing again");
+                State::Unlisted
+            }
+            Trouble::Silent(silence) => {
+                // Nothing was lost, and the connection may be fine: no pause.
+                debug!(%what, ?silence, "the watch was silent; opening it anew");
+                return resume(from);
+            }
+            Trouble::Broken(message) => {
+                debug!(%what, message, "the watch broke off");
+                resume(from)
+            }
+            Trouble::Nonsense(message) => {
+                warn!(%what, message, "the server's answer cannot be read");
+                State::Unlisted
+            }
+            Trouble::Request(error) => {
+                let status = status_of(&error).map(|status| status.code);
+                let problem = match status {
+                    Some(404) => format!("{what} is not served: is its CustomResourceDefinition installed?"),
+                    Some(403) => format!("no permission to list and watch {what}: {error}"),
+                    _ => format!("cannot list or watch {what}: {error}"),
+                };
+                // The first failure may be a server that restarts; it is worth a line only when it lasts.
+                if *failures == 1 {
+                    warn!("{problem}");
+                }
+                self.store.set_problem(Some(problem));
+                if status == Some(404) {
+                    // The definition is gone, and its objects with it.
+                    self.store.replace(self.namespace.as_deref(), Vec::new());
+                    State::Unlisted
+                } else {
+                    resume(from)
+                }
+            }
+        };
+        *failures = failures.saturating_add(1);
+        tokio::time::sleep(self.pause(*failures)).await;
+        next
+    }
+
+    fn pause(&self, failures: u32) -> Duration {
+        let plain = Duration::from_millis(50).saturating_mul(1 << failures.min(12).saturating_sub(1));
+        plain
+            .min(self.settings.longest_retry)
+            .mul_f64(rand::random_range(0.5..1.0))
+    }
+
+    async fn list(&self) -> Result<String, (Trouble, Option<String>)> {
+        let failed = |trouble| (trouble, None);
+        let mut items: Vec<Decoded<K>> = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let page = self.page(token.as_deref(), self.settings.page).await.map_err(failed)?;
+            items.extend(page.items);
+            match page.next {
+                Some(next) => token = Some(next),
+                None => {
+                    let ours = self.store.revision();
+                    for item in &mut items {
+                        self.reshape(item);
+                    }
+                    let namespace = self.namespace.as_deref();
+                    self.store.replace(namespace, items);
+                    match ours > page.revision {
+                        true => self.store.rewind(namespace, page.revision),
+                        false => self.store.advance(namespace, page.revision),
+                    }
+                    return Ok(page.resource_version);
+                }
+            }
+        }
+    }
+
+    async fn page(&self, token: Option<&str>, limit: u32) -> Result<Page<K>, Trouble> {
+        let limit = limit.to_string();
+        let request = match token {
+            None => self.request(&[("limit", &limit)]),
+            Some(token) => self.request(&[("limit", &limit), ("continue", token)]),
+        };
+        let answer = tokio::time::timeout(LIST_TIMEOUT, async {
+            let body = self.send(request).await?;
+            body.collect().await.map_err(|error| Trouble::Broken(error.to_string()))
+        });
+        let bytes = answer.await.map_err(|_| Trouble::Silent(LIST_TIMEOUT))??.to_bytes();
+        decode::page(&bytes).map_err(|error| Trouble::Nonsense(error.to_string()))
+    }
+
+    /// Asks how far the server is, after a broken connection.
+    async fn confirm(&self, from: &str) -> Result<State, (Trouble, Option<String>)> {
+        let back = |trouble| (trouble, Some(from.to_owned()));
+        let page = self.page(None, 1).await.map_err(back)?;
+        let ours = Revision::parse(from);
+        if page.revision < ours {
+            let theirs = page.revision;
+            return Err((Trouble::WentBack { ours, theirs }, None));
+        }
+        Ok(State::Listed { from: from.to_owned() })
+    }
+
+    /// Watches until the server ends it, and says from where to go on.
+    async fn watch(&self, from: &str) -> Result<String, (Trouble, Option<String>)> {
+        let mut last = from.to_owned();
+        match self.follow(&mut last).await {
+            Ok(()) => Ok(last),
+            Err(trouble) => Err((trouble, Some(last))),
+        }
+    }
+
+    async fn follow(&self, last: &mut String) -> Result<(), Trouble> {
+        // Watches that were opened together must not end together.
+        let timeout = self.settings.watch_timeout.mul_f64(rand::random_range(0.8..1.0));
+        let request = self.request(&[
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", last),
+            ("timeoutSeconds", &timeout.as_secs().max(1).to_string()),
+        ]);
+        let silence = self.settings.silence;
+        let silent = |_| Trouble::Silent(silence);
+        let mut body = tokio::time::timeout(silence, self.send(request))
+            .await
+            .map_err(silent)??;
+        let mut buffer = BytesMut::new();
+        loop {
+            let frame = tokio::time::timeout(silence, body.frame()).await.map_err(silent)?;
+            let data = match frame {
+                None => return Ok(()),
+                Some(Err(error)) => return Err(Trouble::Broken(error.to_string())),
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            };
+            self.take_lines(&mut buffer, data, last)?;
+        }
+    }
+
+    /// A line may come in several frames, and a frame may hold several lines.
+    fn take_lines(&self, buffer: &mut BytesMut, data: Bytes, last: &mut String) -> Result<(), Trouble> {
+        let mut searched = buffer.len();
+        buffer.extend_from_slice(&data);
+        while let Some(end) = buffer[searched..].iter().position(|byte| *byte == b'\n') {
+            let line = buffer.split_to(searched + end + 1);
+            searched = 0;
+            let line = line.trim_ascii();
+            if !line.is_empty() {
+                self.event(line, last)?;
+            }
+        }
+        match buffer.len() > LONGEST_LINE {
+            true => Err(Trouble::Nonsense("a watch event without end".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn event(&self, line: &[u8], last: &mut String) -> Result<(), Trouble> {
+        let line = decode::line::<K>(line).map_err(|error| Trouble::Nonsense(error.to_string()))?;
+        let revision = match line {
+            Line::Put(mut item) => {
+                let revision = item.revision();
+                self.reshape(&mut item);
+                self.store.put(item);
+                revision
+            }
+            Line::Deleted(mut item) => {
+                let revision = item.revision();
+                self.reshape(&mut item);
+                self.store.delete(item);
+                revision
+            }
+            Line::Bookmark(version) => {
+                let ours = Revision::parse(last);
+                let theirs = Revision::parse(&version);
+                if theirs < ours {
+                    return Err(Trouble::WentBack { ours, theirs });
+                }
+                theirs
+            }
+            Line::Error(status) if status.code == 410 || too_large(&status) => {
+                return Err(Trouble::Expired(status.message));
+            }
+            Line::Error(status) => return Err(Trouble::Request(kube::Error::Api(status))),
+            Line::Unknown => return Ok(()),
+        };
+        if revision > Revision::parse(last) {
+            *last = revision.to_string();
+        }
+        self.store.advance(self.namespace.as_deref(), revision);
+        Ok(())
+    }
+
+    fn reshape(&self, item: &mut Decoded<K>) {
+        if let (Some(transform), Decoded::Object { object, .. }) = (&self.transform, item) {
+            transform(object);
+        }
+    }
+
+    fn request(&self, parameters: &[(&str, &str)]) -> Result<Request<Body>, Trouble> {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(parameters);
+        if let Some(labels) = &self.labels {
+            query.append_pair("labelSelector", labels);
+        }
+        if let Some(fields) = &self.fields {
+            query.append_pair("fieldSelector", fields);
+        }
+        let query = query.finish();
+        let path = self.store.kind().path(self.namespace.as_deref());
+        // The server sends only the metadata of a kind that is only looked at that way.
+        let accept = match K::metadata_api() {
+            true => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            false => "application/json",
+        };
+        let accept = match K::metadata_api() && query.contains("watch=true") {
+            true => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            false => accept,
+        };
+        Request::get(format!("{path}?{query}"))
+            .header(http::header::ACCEPT, accept)
+            // A compressed watch is flushed late.
+            .header(http::header::ACCEPT_ENCODING, "identity")
+            .body(Body::empty())
+            .map_err(|error| Trouble::Nonsense(error.to_string()))
+    }
+
+    async fn send(&self, request: Result<Request<Body>, Trouble>) -> Result<Body, Trouble> {
+        let response = self.client.send(request?).await.map_err(Trouble::Request)?;
+        let code = response.status();
+        if code.is_success() {
+            return Ok(response.into_body());
+        }
+        let bytes = response
+            .into_body()
+            .collect()
+            .await
+            .map(|body| body.to_bytes())
+            .unwrap_or_default();
+        let status = serde_json::from_slice(&bytes).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(500)]);
+            kube::core::Status::failure(&text, "Unreadable").with_code(code.as_u16())
+        });
+        match status.code == 410 || too_large(&status) {
+            true => Err(Trouble::Expired(status.message)),
+            false => Err(Trouble::Request(kube::Error::Api(status.boxed()))),
+        }
+    }
+}
+
+/// The server has not reached our revision, although we have seen it: it is a restored or a lagging one.
+fn too_large(status: &kube::core::Status) -> bool {
+    let by_cause = status.details.as_ref().is_some_and(|details| {
+        details
+            .causes
+            .iter()
+            .any(|cause| cause.reason == "ResourceVersionTooLarge")
+    });
+    by_cause || status.message.contains("Too large resource version")
+}

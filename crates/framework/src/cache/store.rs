@@ -1,0 +1,400 @@
+//! One informer's objects, with the indexes over them and those who want to hear of changes.
+//!
+//! Written by the reflector alone, read by everybody. A read takes a lock for the time of a hash lookup and
+//! hands out an `Arc`.
+
+use super::contents::{Contents, Origin};
+use super::decode::Decoded;
+use super::index::{Extract, Index, Table};
+use super::{Revision, StoreFacts};
+use crate::key::{Key, KeyRef};
+use crate::kind::{Kind, Object};
+use crate::metrics::Metrics;
+use hashbrown::{HashMap, HashSet};
+use kube::Resource;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::watch;
+
+/// A shared handle to the objects of one kind (and selection).
+pub struct Store<K> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K> Clone for Store<K> {
+    fn clone(&self) -> Self {
+        Store {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+struct Shared<K> {
+    kind: Kind,
+    state: RwLock<Contents<K>>,
+    /// Locked before `state`, and while handlers run, so that a new handler sees each object exactly once.
+    handlers: RwLock<Vec<Handler<K>>>,
+    /// The revision up to which everything was seen; readers may wait on it.
+    seen: watch::Sender<Revision>,
+    /// The same for each namespace that has a watch of its own: the slowest one counts.
+    seen_in: Mutex<HashMap<Option<String>, Revision>>,
+    /// Reflectors that have not delivered their first list.
+    unsynced: AtomicUsize,
+    started: watch::Sender<bool>,
+    problem: Mutex<Option<String>>,
+    metrics: Metrics,
+}
+
+type Handler<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// Something happened to an object in the cache.
+pub enum Change<K> {
+    /// It was there when the cache was filled, or when the handler was added.
+    Listed(Arc<K>),
+    Created(Arc<K>),
+    Updated {
+        old: Arc<K>,
+        new: Arc<K>,
+    },
+    /// The last known state of an object that is gone.
+    Deleted(Arc<K>),
+}
+
+impl<K> Change<K> {
+    /// The object, in its latest known state.
+    pub fn object(&self) -> &Arc<K> {
+        match self {
+            Change::Listed(object) | Change::Created(object) | Change::Deleted(object) => object,
+            Change::Updated { new, .. } => new,
+        }
+    }
+}
+
+/// An object that does not decode as its type. It alone is affected.
+#[derive(Clone, Debug)]
+pub struct Undecodable {
+    pub uid: Option<String>,
+    pub revision: Revision,
+    pub message: String,
+}
+
+impl<K: Object> Store<K> {
+    pub(super) fn new(kind: Kind, metrics: Metrics) -> Self {
+        Store {
+            shared: Arc::new(Shared {
+                kind,
+                state: RwLock::new(Contents::default()),
+                handlers: RwLock::default(),
+                seen: watch::Sender::new(Revision::default()),
+                seen_in: Mutex::default(),
+                unsynced: AtomicUsize::new(1),
+                started: watch::Sender::new(false),
+                problem: Mutex::default(),
+                metrics,
+            }),
+        }
+    }
+
+    /// The kind of the objects.
+    pub fn kind(&self) -> &Kind {
+        &self.shared.kind
+    }
+
+    /// An object.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.shared
+            .state
+            .read()
+            .objects
+            .get(key)
+            .map(|held| held.object.clone())
+    }
+
+    /// An object, by its name; no namespace for a cluster-scoped one.
+    pub fn named(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
+        let key = KeyRef { namespace, name };
+        self.shared
+            .state
+            .read()
+            .objects
+            .get(&key)
+            .map(|held| held.object.clone())
+    }
+
+    /// Every object, in no order.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.shared
+            .state
+            .read()
+            .objects
+            .values()
+            .map(|held| held.object.clone())
+            .collect()
+    }
+
+    /// Looks at every object without copying even a pointer. Nothing can change meanwhile: be quick.
+    pub fn for_each(&self, mut look: impl FnMut(&Key, &Arc<K>)) {
+        for (key, held) in &self.shared.state.read().objects {
+            look(key, &held.object);
+        }
+    }
+
+    /// Every object of a namespace.
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        let state = self.shared.state.read();
+        state.collect(state.by_namespace.get(namespace))
+    }
+
+    /// Every object that has an owner reference (as controller or not) to this UID.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+        let state = self.shared.state.read();
+        state.collect(state.by_owner.get(uid))
+    }
+
+    /// Every object that an index has under a value.
+    pub fn by_index(&self, index: &Index<K>, value: &str) -> Vec<Arc<K>> {
+        debug_assert!(
+            Arc::ptr_eq(&self.shared, &index.store.shared),
+            "an index of another store"
+        );
+        let state = self.shared.state.read();
+        state.collect(
+            state
+                .tables
+                .get(index.number)
+                .and_then(|table| table.by_value.get(value)),
+        )
+    }
+
+    /// Adds an index over a function of the object.
+    pub fn index(&self, extract: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Index<K> {
+        let extract: Extract<K> = Arc::new(extract);
+        let mut state = self.shared.state.write();
+        let mut table = Table {
+            extract,
+            by_value: HashMap::new(),
+        };
+        for (key, held) in &state.objects {
+            table.insert(key, &held.object);
+        }
+        state.tables.push(table);
+        Index {
+            store: self.clone(),
+            number: state.tables.len() - 1,
+        }
+    }
+
+    /// Adds an index over the values of a label.
+    pub fn index_label(&self, label: &'static str) -> Index<K> {
+        self.index(move |object| {
+            let labels = object.meta().labels.as_ref();
+            labels
+                .and_then(|labels| labels.get(label))
+                .cloned()
+                .into_iter()
+                .collect()
+        })
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.shared.state.read().objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The object that does not decode under this key, if there is one.
+    pub fn undecodable(&self, key: &Key) -> Option<Undecodable> {
+        self.shared.state.read().broken.get(key).cloned()
+    }
+
+    /// Whether the store holds a complete list.
+    pub fn is_synced(&self) -> bool {
+        *self.shared.started.borrow()
+    }
+
+    /// Waits until the store holds a complete list.
+    pub async fn wait_for_sync(&self) {
+        let mut started = self.shared.started.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = started.wait_for(|started| *started).await;
+    }
+
+    /// The revision up to which the store has seen everything.
+    pub fn revision(&self) -> Revision {
+        *self.shared.seen.borrow()
+    }
+
+    /// Waits until the store has seen a revision: for reads after one's own write.
+    pub async fn wait_for(&self, revision: Revision) {
+        let mut seen = self.shared.seen.subscribe();
+        let _ = seen.wait_for(|seen| *seen >= revision).await;
+    }
+
+    /// Calls a function for what is there (as [`Change::Listed`]) and for every change from now on. It runs
+    /// in the reflector, so it must be quick: put a key into a queue.
+    pub fn subscribe(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
+        let mut handlers = self.shared.handlers.write();
+        for object in self.list() {
+            handler(&Change::Listed(object));
+        }
+        handlers.push(Arc::new(handler));
+    }
+
+    pub(super) fn expect_parts(&self, parts: usize) {
+        self.shared.unsynced.store(parts, Ordering::SeqCst);
+        if parts == 0 {
+            self.shared.started.send_replace(true);
+        }
+    }
+
+    pub(super) fn part_synced(&self) {
+        if self.shared.unsynced.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.shared.started.send_replace(true);
+        }
+    }
+
+    pub(super) fn set_problem(&self, problem: Option<String>) {
+        *self.shared.problem.lock() = problem;
+    }
+
+    /// A watch has delivered everything up to a revision.
+    pub(super) fn advance(&self, namespace: Option<&str>, revision: Revision) {
+        let mut parts = self.shared.seen_in.lock();
+        let part = parts.entry(namespace.map(str::to_owned)).or_default();
+        *part = revision.max(*part);
+        self.publish_seen(&parts);
+    }
+
+    /// The server's history went back (a restored backup): what was seen does not count any more.
+    pub(super) fn rewind(&self, namespace: Option<&str>, revision: Revision) {
+        let mut parts = self.shared.seen_in.lock();
+        parts.insert(namespace.map(str::to_owned), revision);
+        self.publish_seen(&parts);
+    }
+
+    fn publish_seen(&self, parts: &HashMap<Option<String>, Revision>) {
+        let slowest = parts.values().min().copied().unwrap_or_default();
+        self.shared.seen.send_if_modified(|seen| {
+            let changed = *seen != slowest;
+            *seen = slowest;
+            changed
+        });
+    }
+
+    /// Replaces everything (of a namespace) by a fresh list. What is not in the list was deleted while
+    /// nobody watched, and is reported as such.
+    pub(super) fn replace(&self, namespace: Option<&str>, items: Vec<Decoded<K>>) {
+        let handlers = self.shared.handlers.read();
+        let mut changes = Vec::new();
+        {
+            let mut state = self.shared.state.write();
+            let mut gone: HashSet<Key> = match namespace {
+                None => state.objects.keys().cloned().collect(),
+                Some(namespace) => state.by_namespace.get(namespace).cloned().unwrap_or_default(),
+            };
+            state
+                .broken
+                .retain(|key, _| namespace.is_some() && key.namespace() != namespace);
+            for item in items {
+                gone.remove(&item.key());
+                state.put(item, &mut changes, Origin::List);
+            }
+            for key in gone {
+                state.delete(&key, &mut changes);
+            }
+            self.measure(&state);
+        }
+        notify(&handlers, &changes);
+    }
+
+    pub(super) fn put(&self, item: Decoded<K>) {
+        self.change(|state, changes| state.put(item, changes, Origin::Watch));
+    }
+
+    pub(super) fn delete(&self, item: Decoded<K>) {
+        self.change(|state, changes| {
+            let key = item.key();
+            // The final state of the object is what handlers want to see.
+            state.put(item, &mut Vec::new(), Origin::Watch);
+            state.delete(&key, changes);
+        });
+    }
+
+    fn change(&self, act: impl FnOnce(&mut Contents<K>, &mut Vec<Change<K>>)) {
+        let handlers = self.shared.handlers.read();
+        let mut changes = Vec::new();
+        {
+            let mut state = self.shared.state.write();
+            act(&mut state, &mut changes);
+            self.measure(&state);
+        }
+        notify(&handlers, &changes);
+    }
+
+    fn measure(&self, state: &Contents<K>) {
+        self.shared
+            .metrics
+            .cache_size(&self.shared.kind, state.objects.len(), state.bytes);
+    }
+}
+
+impl<K: Resource> Decoded<K> {
+    pub(super) fn key(&self) -> Key {
+        match self {
+            Decoded::Object { object, .. } => Key::of(object),
+            Decoded::Broken(broken) => broken.key.clone(),
+        }
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        match self {
+            Decoded::Object { object, .. } => Revision::of(object.meta()),
+            Decoded::Broken(broken) => broken.revision,
+        }
+    }
+}
+
+fn notify<K>(handlers: &[Handler<K>], changes: &[Change<K>]) {
+    for change in changes {
+        for handler in handlers {
+            handler(change);
+        }
+    }
+}
+
+impl<K: Object> StoreFacts for Store<K> {
+    fn kind(&self) -> &Kind {
+        &self.shared.kind
+    }
+
+    fn is_synced(&self) -> bool {
+        Store::is_synced(self)
+    }
+
+    fn len(&self) -> usize {
+        Store::len(self)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.shared.state.read().bytes
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.shared.problem.lock().clone()
+    }
+
+    fn version(&self, key: &Key) -> Option<(Revision, Option<String>)> {
+        let state = self.shared.state.read();
+        let object = &state.objects.get(key)?.object;
+        Some((Revision::of(object.meta()), object.meta().uid.clone()))
+    }
+
+    fn seen(&self) -> Revision {
+        self.revision()
+    }
+}

@@ -1,0 +1,227 @@
+//! News for people: Kubernetes events about a root.
+//!
+//! Recording never blocks and never fails a reconcile: events go through a bounded channel to one task, which
+//! folds repetitions into a series. What does not fit is dropped and counted.
+
+use crate::clock::Clock;
+use crate::metrics::Counter;
+use crate::plan::Severity;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How many events may wait to be sent.
+const WAITING: usize = 256;
+/// A repetition within this time belongs to the same series.
+const SERIES_GAP: Duration = Duration::from_secs(6 * 60);
+/// How many series are remembered.
+const SERIES_KEPT: usize = 1024;
+/// The API server refuses longer notes.
+const LONGEST_NOTE: usize = 1024;
+
+/// A handle with which anybody tells news.
+#[derive(Clone)]
+pub struct Recorder {
+    sender: mpsc::Sender<News>,
+    dropped: Counter,
+    clock: Arc<dyn Clock>,
+}
+
+/// One piece of news.
+struct News {
+    about: ObjectReference,
+    severity: Severity,
+    reason: String,
+    action: String,
+    note: String,
+    at: Timestamp,
+}
+
+/// What posts the events.
+pub struct Poster {
+    receiver: mpsc::Receiver<News>,
+    client: Client,
+    /// The name of the program, as `stead.dev/webapp`.
+    controller: String,
+    /// The name of this replica.
+    instance: String,
+    series: HashMap<Identity, Series>,
+}
+
+/// News with the same identity are repetitions.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Identity {
+    about: String,
+    reason: String,
+    action: String,
+    note: String,
+    warning: bool,
+}
+
+struct Series {
+    path: String,
+    count: u32,
+    last: Timestamp,
+}
+
+/// A recorder, and what posts for it.
+pub fn channel(
+    client: Client,
+    clock: Arc<dyn Clock>,
+    controller: &str,
+    instance: &str,
+    dropped: Counter,
+) -> (Recorder, Poster) {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let poster = Poster {
+        receiver,
+        client,
+        controller: controller.to_owned(),
+        instance: instance.to_owned(),
+        series: HashMap::new(),
+    };
+    (Recorder { sender, dropped, clock }, poster)
+}
+
+impl Recorder {
+    /// Tells something about an object. `reason` and `action` are one CamelCase word each.
+    pub fn tell(&self, about: ObjectReference, severity: Severity, reason: &str, action: &str, note: &str) {
+        let news = News {
+            about,
+            severity,
+            reason: reason.to_owned(),
+            action: action.to_owned(),
+            note: shorten(note),
+            at: self.clock.now(),
+        };
+        if self.sender.try_send(news).is_err() {
+            self.dropped.increment();
+        }
+    }
+}
+
+impl Poster {
+    /// Posts until every recorder is gone.
+    pub async fn run(mut self) {
+        while let Some(news) = self.receiver.recv().await {
+            if let Err(error) = self.post(news).await {
+                // An event is a courtesy: the log has it too, and nothing depends on it.
+                tracing::debug!(%error, "an event could not be posted");
+            }
+        }
+    }
+
+    async fn post(&mut self, news: News) -> Result<(), kube::Error> {
+        let identity = Identity {
+            about: format!("{:?}/{:?}/{:?}", news.about.kind, news.about.uid, news.about.name),
+            reason: news.reason.clone(),
+            action: news.action.clone(),
+            note: news.note.clone(),
+            warning: news.severity == Severity::Warning,
+        };
+        if let Some(series) = self.series.get_mut(&identity)
+            && news.at.duration_since(series.last).unsigned_abs() < SERIES_GAP
+        {
+            series.count += 1;
+            series.last = news.at;
+            let body = json!({"series": {"count": series.count, "lastObservedTime": micros(news.at)}});
+            let request = request("PATCH", &series.path, &body)?;
+            return match self.client.request::<serde_json::Value>(request).await {
+                // It expired at the server; the next one starts a new series.
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    self.series.remove(&identity);
+                    Ok(())
+                }
+                other => other.map(|_| ()),
+            };
+        }
+        self.create(news, identity).await
+    }
+
+    async fn create(&mut self, news: News, identity: Identity) -> Result<(), kube::Error> {
+        let namespace = news.about.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let base = news.about.name.clone().unwrap_or_default();
+        // Unique without asking anybody: the time, as client-go does it.
+        let name = format!("{}.{:x}", shorten_name(&base), news.at.as_nanosecond());
+        let severity = match news.severity {
+            Severity::Normal => "Normal",
+            Severity::Warning => "Warning",
+        };
+        let body = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": micros(news.at),
+            "reportingController": self.controller,
+            "reportingInstance": self.instance,
+            "action": news.action,
+            "reason": news.reason,
+            "regarding": news.about,
+            "note": news.note,
+            "type": severity,
+        });
+        let collection = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+        self.client
+            .request::<serde_json::Value>(request("POST", &collection, &body)?)
+            .await?;
+        if self.series.len() >= SERIES_KEPT {
+            self.series
+                .retain(|_, series| news.at.duration_since(series.last).unsigned_abs() < SERIES_GAP);
+        }
+        if self.series.len() < SERIES_KEPT {
+            self.series.insert(
+                identity,
+                Series {
+                    path: format!("{collection}/{name}"),
+                    count: 1,
+                    last: news.at,
+                },
+            );
+        }
+        Ok(())
+    }
+}
+
+fn request(method: &str, path: &str, body: &serde_json::Value) -> Result<http::Request<Vec<u8>>, kube::Error> {
+    let media = match method {
+        "PATCH" => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let bytes = serde_json::to_vec(body).map_err(kube::Error::SerdeError)?;
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header(http::header::CONTENT_TYPE, media);
+    request.body(bytes).map_err(kube::Error::HttpError)
+}
+
+/// MicroTime, as the API wants it.
+fn micros(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+fn shorten(note: &str) -> String {
+    match note.char_indices().nth(LONGEST_NOTE - 4) {
+        Some((end, _)) if note.len() > LONGEST_NOTE => {
+            let end = (0..=end.min(LONGEST_NOTE - 4))
+                .rev()
+                .find(|end| note.is_char_boundary(*end));
+            format!("{}...", &note[..end.unwrap_or(0)])
+        }
+        _ if note.len() > LONGEST_NOTE => note.chars().take(200).collect(),
+        _ => note.to_owned(),
+    }
+}
+
+/// A name leaves room for the dot and the time.
+fn shorten_name(name: &str) -> &str {
+    let end = (0..=name.len().min(220)).rev().find(|end| name.is_char_boundary(*end));
+    name.get(..end.unwrap_or(0))
+        .unwrap_or_default()
+        .trim_end_matches(['.', '-'])
+}

@@ -1,0 +1,110 @@
+//! What happened to each key: the answer to "why did it do that?".
+//!
+//! Kept in memory, bounded, and shown by `/debug/reconciles`. Runs that changed nothing are counted and not
+//! kept, so that a quiet hour does not push the interesting run out.
+
+use crate::key::Key;
+use crate::queue::Wake;
+use crate::writer::Written;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// How many runs of a key are kept.
+const RUNS_KEPT: usize = 10;
+/// How many keys are remembered; beyond it the one that was quiet for longest is forgotten.
+const KEYS_KEPT: usize = 2_000;
+/// Bodies of writes beyond this size are not kept.
+const LONGEST_BODY: usize = 16 << 10;
+
+/// One run of a key.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    pub id: String,
+    pub at: Timestamp,
+    #[serde(serialize_with = "milliseconds", rename = "tookMilliseconds")]
+    pub took: Duration,
+    pub reasons: Vec<Wake>,
+    pub outcome: String,
+    /// The class, if it failed.
+    pub failed: Option<crate::Class>,
+    pub writes: Vec<Written>,
+    /// The plan, for reconcilers that make one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+}
+
+/// Everything that is remembered of a key.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Story {
+    /// Runs, ever.
+    pub runs: u64,
+    /// Runs that changed nothing, ever.
+    pub unchanged: u64,
+    /// The latest run.
+    pub last: Option<Run>,
+    /// The latest runs that wrote or failed, oldest first.
+    pub notable: VecDeque<Run>,
+}
+
+/// The memory of one controller.
+#[derive(Default)]
+pub struct History {
+    stories: Mutex<Stories>,
+}
+
+#[derive(Default)]
+struct Stories {
+    by_key: HashMap<Key, Story>,
+    order: VecDeque<Key>,
+}
+
+impl History {
+    /// Remembers a run.
+    pub fn record(&self, key: &Key, mut run: Run) {
+        for write in &mut run.writes {
+            if write.body.to_string().len() > LONGEST_BODY {
+                write.body = serde_json::json!("(too long to keep)");
+            }
+        }
+        let mut stories = self.stories.lock();
+        if !stories.by_key.contains_key(key) {
+            stories.order.push_back(key.clone());
+            if stories.order.len() > KEYS_KEPT
+                && let Some(oldest) = stories.order.pop_front()
+            {
+                stories.by_key.remove(&oldest);
+            }
+        }
+        let story = stories.by_key.entry(key.clone()).or_default();
+        story.runs += 1;
+        match run.writes.is_empty() && run.failed.is_none() {
+            true => story.unchanged += 1,
+            false => {
+                if story.notable.len() == RUNS_KEPT {
+                    story.notable.pop_front();
+                }
+                story.notable.push_back(run.clone());
+            }
+        }
+        story.last = Some(run);
+    }
+
+    /// What is remembered of a key.
+    pub fn of(&self, key: &Key) -> Option<Story> {
+        self.stories.lock().by_key.get(key).cloned()
+    }
+
+    /// Every key that is remembered.
+    pub fn keys(&self) -> Vec<Key> {
+        self.stories.lock().order.iter().cloned().collect()
+    }
+}
+
+fn milliseconds<S: serde::Serializer>(took: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(took.as_secs_f64() * 1000.0)
+}

@@ -1,0 +1,224 @@
+//! The manager: starts and stops everything in one process, in a fixed order.
+//!
+//! It owns the shared cache, decides who leads, serves probes and metrics, and drains on shutdown.
+
+mod phases;
+
+pub use phases::Phase;
+
+use crate::cache::{Cache, CacheSettings, Namespaces};
+use crate::clock::{self, Clock};
+use crate::controller::{Controller, ControllerHandle, Runtime, Surroundings};
+use crate::events::{self, Poster, Recorder};
+use crate::leader::Fence;
+use crate::metrics::Metrics;
+use crate::writer::{Mode, Writer};
+use http::HeaderValue;
+use kube::Client;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a shutdown waits for reconciles that run.
+const DRAIN: Duration = Duration::from_secs(25);
+
+/// Everything that can be set.
+#[derive(Clone)]
+pub struct ManagerOptions {
+    /// The program's name: in events, in the User-Agent, and by default the field manager.
+    pub name: String,
+    /// The name under which the API server remembers which fields we set.
+    pub field_manager: String,
+    /// This replica's name.
+    pub identity: String,
+    pub namespaces: Namespaces,
+    pub cache: CacheSettings,
+    pub clock: Arc<dyn Clock>,
+    pub mode: Mode,
+    /// How long a shutdown waits for reconciles that run.
+    pub drain: Duration,
+    /// The seed of jitter and reconcile ids; a test sets it to repeat a run.
+    pub seed: u64,
+}
+
+/// A manager under construction.
+pub struct ManagerBuilder {
+    client: Client,
+    options: ManagerOptions,
+}
+
+/// Many controllers in one process.
+pub struct Manager {
+    options: ManagerOptions,
+    client: Client,
+    cache: Cache,
+    metrics: Metrics,
+    fence: Fence,
+    recorder: Recorder,
+    poster: Mutex<Option<Poster>>,
+    controllers: Mutex<Vec<Runtime>>,
+}
+
+impl ManagerBuilder {
+    /// The program's name, and by default its field manager.
+    pub fn name(mut self, name: &str) -> Self {
+        self.options.name = name.to_owned();
+        self.options.field_manager = name.to_owned();
+        self
+    }
+
+    /// The name under which the API server remembers which fields we set. Changing it orphans what the old name
+    /// owns, so it is set once for ever.
+    pub fn field_manager(mut self, name: &str) -> Self {
+        self.options.field_manager = name.to_owned();
+        self
+    }
+
+    /// This replica's name: in the Lease and in the User-Agent.
+    pub fn identity(mut self, identity: &str) -> Self {
+        self.options.identity = identity.to_owned();
+        self
+    }
+
+    /// Works in these namespaces only.
+    pub fn namespaces(mut self, namespaces: Namespaces) -> Self {
+        self.options.namespaces = namespaces;
+        self
+    }
+
+    /// How the cache talks to the API server.
+    pub fn cache(mut self, settings: CacheSettings) -> Self {
+        self.options.cache = settings;
+        self
+    }
+
+    /// Where wall-clock time comes from.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.options.clock = clock;
+        self
+    }
+
+    /// Runs everything but the writes.
+    pub fn dry_run(mut self) -> Self {
+        self.options.mode = Mode::DryRun;
+        self
+    }
+
+    /// How long a shutdown waits for reconciles that run.
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.options.drain = drain;
+        self
+    }
+
+    /// The seed of everything random, to repeat a run.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = seed;
+        self
+    }
+
+    /// A manager without controllers.
+    pub fn build(self) -> Manager {
+        let options = self.options;
+        let metrics = Metrics::default();
+        let fence = Fence::open();
+        let agent = user_agent(&options);
+        let client = crate::client::wrap(self.client, fence.clone(), metrics.clone(), agent);
+        let cache = Cache::new(
+            client.clone(),
+            options.namespaces.clone(),
+            options.cache.clone(),
+            metrics.clone(),
+        );
+        let dropped = metrics
+            .registry()
+            .counter("stead_events_dropped_total", "Events that were not sent.", &[]);
+        let (recorder, poster) = events::channel(
+            client.clone(),
+            options.clock.clone(),
+            &options.name,
+            &options.identity,
+            dropped,
+        );
+        Manager {
+            options,
+            client,
+            cache,
+            metrics,
+            fence,
+            recorder,
+            poster: Mutex::new(Some(poster)),
+            controllers: Mutex::default(),
+        }
+    }
+}
+
+impl Manager {
+    /// A manager that talks to a cluster with this client.
+    pub fn builder(client: Client) -> ManagerBuilder {
+        ManagerBuilder {
+            client,
+            options: ManagerOptions {
+                name: "stead-operator".to_owned(),
+                field_manager: "stead-operator".to_owned(),
+                identity: format!("{:08x}", rand::random::<u32>()),
+                namespaces: Namespaces::All,
+                cache: CacheSettings::default(),
+                clock: clock::system(),
+                mode: Mode::Live,
+                drain: DRAIN,
+                seed: rand::random(),
+            },
+        }
+    }
+
+    /// The shared cache. Stores that are asked for before [`Manager::run`] are filled before controllers start.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The client: measured, and fenced by leadership.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// What is measured.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// A writer outside of any reconcile.
+    pub fn writer(&self) -> Writer {
+        Writer::new(self.client.clone(), &self.options.field_manager, self.options.mode)
+    }
+
+    /// Adds a controller. Its sources are watched from [`Manager::run`] on.
+    pub fn add(&self, controller: Controller) -> ControllerHandle {
+        let runtime = Runtime::connect(
+            controller,
+            Surroundings {
+                client: self.client.clone(),
+                cache: self.cache.clone(),
+                writer: self.writer(),
+                clock: self.options.clock.clone(),
+                events: self.recorder.clone(),
+                fence: self.fence.clone(),
+                metrics: self.metrics.clone(),
+                seed: self.options.seed,
+            },
+        );
+        let handle = ControllerHandle {
+            name: runtime.name.clone(),
+            queue: runtime.queue.clone(),
+            history: runtime.history.clone(),
+            root: runtime.root.clone(),
+        };
+        self.controllers.lock().push(runtime);
+        handle
+    }
+}
+
+/// `NAME/VERSION (IDENTITY)`, so that an audit log tells replicas apart.
+fn user_agent(options: &ManagerOptions) -> Option<HeaderValue> {
+    let text = format!("{}/{} ({})", options.name, env!("CARGO_PKG_VERSION"), options.identity);
+    HeaderValue::from_str(&text).ok()
+}
