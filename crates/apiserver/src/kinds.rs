@@ -32,7 +32,11 @@ fn id(resource: &Resource) -> (&str, &str) {
 }
 
 /// Fills in the values that a kind has by default.
-pub fn default(_resource: &Resource, _object: &mut Value) {}
+pub fn default(resource: &Resource, object: &mut Value) {
+    if resource.origin_is_built_in() {
+        stead_machinery::walk::tidy(object, resource.schema());
+    }
+}
 
 /// Sets and clears what a client may not choose for a new object.
 pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {

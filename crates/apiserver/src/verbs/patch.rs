@@ -1,7 +1,8 @@
 //! Patch: JSON patch, merge patch, strategic merge patch and apply.
 
 use super::Call;
-use super::update::{Desired, Ownership, update_object};
+use super::managed::Ownership;
+use super::update::{Desired, update_object};
 use super::write_options::{OptionsKind, WriteOptions};
 use crate::catalogue::Origin;
 use crate::error::{ApiError, Result};
@@ -37,19 +38,8 @@ pub async fn patch(call: &Call, body: Body) -> Result<Response<Body>> {
     })?;
     let outcome = update_object(call, &options, |old| {
         let patched = apply_patch(call, kind, old, &document)?;
-        let schema = match call.resource.origin {
-            Origin::BuiltIn => Some(call.resource.schema()),
-            Origin::Custom(_) => None,
-        };
-        let decoded = decode::decode_value(patched, schema).map_err(|error| unprocessable(call, &error.to_string()))?;
-        call.heed(
-            options.validation,
-            &call.resource.version,
-            &call.resource.kind,
-            decoded.strict,
-        )?;
         Ok(Desired {
-            object: decoded.value,
+            object: call.fit(patched, options.validation)?,
             ownership: Ownership::Update,
         })
     })
@@ -103,20 +93,4 @@ fn apply_patch(call: &Call, kind: PatchKind, old: &Value, document: &Value) -> R
         ),
         PatchError::Unexpected(why) => ApiError::new(500, "", why),
     })
-}
-
-/// A patch that makes an object that cannot be one.
-fn unprocessable(call: &Call, why: &str) -> ApiError {
-    ApiError::new(
-        422,
-        "Invalid",
-        format!(
-            "{} \"{}\" is invalid: patch: Invalid value: {why}",
-            match call.resource.group.as_str() {
-                "" => call.resource.kind.clone(),
-                group => format!("{}.{group}", call.resource.kind),
-            },
-            call.path.name
-        ),
-    )
 }

@@ -5,4 +5,6 @@ mod api;
 #[cfg(test)]
 mod objects;
 #[cfg(test)]
+mod patching;
+#[cfg(test)]
 mod watching;
