@@ -99,7 +99,7 @@ fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOpt
     let merged = managed::with_kind(call, |kind| {
         apply::apply(live, config, kind, &managed::writer(call, options), force)
     });
-    let object = merged.map_err(|error| refused(error))?;
+    let object = merged.map_err(refused)?;
     Ok(Desired {
         object: call.fit(object, options.validation)?,
         ownership: Ownership::Applied,

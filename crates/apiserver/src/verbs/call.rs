@@ -78,6 +78,19 @@ impl Call {
         }
     }
 
+    /// The same call as if it were this verb on the object itself.
+    pub fn of_main_resource(&self, verb: &'static str) -> Call {
+        let mut call = self.in_namespace(&self.path.namespace);
+        call.path.subresource = String::new();
+        call.verb = verb;
+        call
+    }
+
+    /// The place of an object of another resource in the namespace of the request.
+    pub fn key_of(&self, resource: &str, name: &str) -> Key {
+        Key::new(resource, self.path.namespace.as_str(), name)
+    }
+
     /// All objects that the request's path covers.
     pub fn prefix(&self) -> Prefix {
         match self.namespace() {

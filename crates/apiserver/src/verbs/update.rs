@@ -2,6 +2,8 @@
 //!
 //! Put and every kind of patch end here; they differ only in how the new state is made from the old one.
 
+mod parts;
+
 use super::create::{Outcome, check_size, create_object, match_namespace};
 use super::managed::{self, Ownership};
 use super::object;
@@ -103,7 +105,7 @@ async fn update_once(
     let Desired { mut object, ownership } = make(&old)?;
     let conditional = check_version(call, &object, &old)?;
     kinds::default(&call.resource, &mut object);
-    keep_other_half(call, &mut object, &old);
+    parts::keep_other(call, &mut object, &old);
     keep_system_metadata(&mut object, &old);
     if ownership == Ownership::Update {
         managed::track(call, &mut object, Some(&old), options);
@@ -171,25 +173,6 @@ fn check_version(call: &Call, object: &Value, old: &Value) -> Result<Conditional
         "patch" => Conditional::No,
         _ => Conditional::Yes,
     })
-}
-
-/// The status endpoint changes the status alone; the main one everything else.
-fn keep_other_half(call: &Call, object: &mut Value, old: &Value) {
-    match call.path.subresource.as_str() {
-        "status" => {
-            let mut kept = old.clone();
-            object::copy_field(object, &mut kept, "status");
-            for field in ["resourceVersion", "managedFields"] {
-                object::copy_meta(object, &mut kept, field);
-            }
-            strategy::status_metadata(&call.resource, object, &mut kept);
-            *object = kept;
-        }
-        "" if call.resource.has_status() && strategy::of(&call.resource).status_apart => {
-            object::copy_field(old, object, "status");
-        }
-        _ => {}
-    }
 }
 
 /// Metadata that only the server sets stays as it is.

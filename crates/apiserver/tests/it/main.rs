@@ -7,4 +7,6 @@ mod objects;
 #[cfg(test)]
 mod patching;
 #[cfg(test)]
+mod subresources;
+#[cfg(test)]
 mod watching;
