@@ -5,7 +5,6 @@
 
 mod decode;
 mod encode;
-mod normalize;
 mod scalars;
 pub(crate) mod wire;
 
@@ -101,7 +100,7 @@ pub fn encode(object: &Value) -> Option<Result<Vec<u8>, ProtobufError>> {
 /// would be stored differently depending on who sent it.
 pub fn normalize(api_version: &str, kind: &str, object: &mut Value) {
     if let Some(message) = message_of(api_version, kind) {
-        normalize::normalize(message, object);
+        decode::normalize(message, object);
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod apply;
 pub mod conditions;
+pub mod cron;
 pub mod field;
 pub mod names;
 pub mod patch;

@@ -3,7 +3,6 @@
 mod crash;
 mod disk;
 mod durable;
-pub(super) mod etcd;
 mod model;
 mod suite;
 

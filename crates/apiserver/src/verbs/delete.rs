@@ -248,8 +248,5 @@ fn mark_deleting(call: &Call, object: &mut Value) {
     if first {
         object::set_meta(object, "deletionTimestamp", &object::time(call.now));
     }
-    // A namespace shows its end in its phase and has no grace period.
-    if call.resource.plural != "namespaces" {
-        object::metadata_mut(object).insert("deletionGracePeriodSeconds".to_string(), 0.into());
-    }
+    object::metadata_mut(object).insert("deletionGracePeriodSeconds".to_string(), 0.into());
 }

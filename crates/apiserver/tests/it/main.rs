@@ -5,8 +5,4 @@ mod api;
 #[cfg(test)]
 mod objects;
 #[cfg(test)]
-mod patching;
-#[cfg(test)]
-mod subresources;
-#[cfg(test)]
 mod watching;

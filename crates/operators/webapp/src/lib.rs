@@ -1,1 +1,18 @@
-//! The WebApp operator.
+//! The WebApp operator: a web application run in its administrator's stead.
+//!
+//! It observes ([`observe`]), plans ([`plan`], pure) and lets the framework apply. The flow of one look: the
+//! revision that the spec asks for, the Deployment and Service that run it, what reaches and guards them, and a
+//! status that says how far it all is; again in 30 seconds at the latest.
+
+pub mod advice;
+pub mod names;
+pub mod observe;
+pub mod plan;
+pub mod references;
+pub mod replicas;
+pub mod resources;
+pub mod rollout;
+pub mod seen;
+pub mod status;
+
+pub use observe::WebAppOperator;

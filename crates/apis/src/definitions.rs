@@ -1,0 +1,70 @@
+//! The custom resource definitions, as a cluster takes them.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use serde_json::Value;
+
+/// A description longer than this is cut to its first sentence.
+///
+/// `kubectl apply` keeps the whole definition in an annotation of at most 256 KiB, and Kubernetes' own
+/// descriptions of volumes and containers alone would fill it.
+const LONG_DESCRIPTION: usize = 160;
+
+/// Every definition that Stead's operators need.
+pub fn all() -> Vec<CustomResourceDefinition> {
+    vec![prepared(crate::WebApp::crd())]
+}
+
+fn prepared(definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut value = serde_json::to_value(definition).expect("a definition is plain data");
+    shorten(&mut value);
+    serde_json::from_value(value).expect("shorter descriptions change no structure")
+}
+
+fn shorten(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                match inner {
+                    Value::String(text) if key == "description" && text.len() > LONG_DESCRIPTION => {
+                        *text = first_sentence(text);
+                    }
+                    other => shorten(other),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        _ => {}
+    }
+}
+
+fn first_sentence(text: &str) -> String {
+    match text.find(". ") {
+        Some(end) => text[..=end].to_string(),
+        None => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_definition_fits_into_the_annotation_of_kubectl_apply() {
+        for definition in all() {
+            let size = serde_json::to_vec(&definition).unwrap().len();
+            assert!(size < 200 * 1024, "{}: {size} bytes", definition.metadata.name.unwrap());
+        }
+    }
+
+    #[test]
+    fn every_field_of_the_spec_is_described() {
+        for definition in all() {
+            let value = serde_json::to_value(&definition).unwrap();
+            let spec = &value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+            for (name, field) in spec["properties"].as_object().unwrap() {
+                assert!(field["description"].is_string(), "spec.{name} has no description");
+            }
+        }
+    }
+}

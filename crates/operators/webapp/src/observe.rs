@@ -1,0 +1,170 @@
+//! Reads what planning needs, from the cache.
+
+use crate::names::{self, Track};
+use crate::plan;
+use crate::references::{self, Digested};
+use crate::resources::revision::Revision;
+use crate::seen::Seen;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, Service};
+use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Resource;
+use std::sync::Arc;
+use stead::{Context, Controller, Error, Index, Key, Manager, Operator, Plan, Rule, Source, Store, Watch};
+use stead_apis::WebApp;
+
+/// Chooses the pods of all WebApps: no other pod is ever kept in memory.
+const PODS: &str = "app.kubernetes.io/name=webapp";
+/// Chooses our own ConfigMaps: the others are known by a digest only.
+const OURS: &str = "app.kubernetes.io/managed-by=stead-operator";
+
+/// The operator, with the parts of the cache that it reads.
+pub struct WebAppOperator {
+    deployments: Store<Deployment>,
+    services: Store<Service>,
+    revisions: Store<ControllerRevision>,
+    pods: Store<Pod>,
+    by_app: Index<Pod>,
+    config_maps: Store<Digested<ConfigMap>>,
+    secrets: Store<Digested<Secret>>,
+    nodes: Store<Node>,
+}
+
+impl WebAppOperator {
+    /// The name of its controller, in logs and metrics.
+    pub const NAME: &'static str = "webapp";
+
+    /// Adds the operator's controller to a manager.
+    pub fn add_to(manager: &Manager) {
+        let cache = manager.cache();
+        let pods = cache.watch(Watch::all().labels(PODS));
+        let operator = WebAppOperator {
+            deployments: cache.store(),
+            services: cache.store(),
+            revisions: cache.store(),
+            by_app: pods.index(|pod: &Pod| instance(pod).into_iter().collect()),
+            pods,
+            config_maps: cache.store(),
+            secrets: cache.store(),
+            nodes: cache.store(),
+        };
+        manager.add(operator.controller(&cache.store()));
+    }
+
+    fn controller(self, apps: &Store<WebApp>) -> Controller {
+        let by_config_map = users(apps, references::config_maps);
+        let by_secret = users(apps, references::secrets);
+        let by_pod = users(apps, |app| {
+            vec![format!("{}/{}", namespace(&app.metadata.namespace), names::child(app))]
+        });
+        Controller::operator(Self::NAME, self)
+            .owns::<Deployment>()
+            .owns::<Service>()
+            .owns::<ControllerRevision>()
+            .owns::<HorizontalPodAutoscaler>()
+            .owns::<PodDisruptionBudget>()
+            .owns::<Ingress>()
+            .owns::<NetworkPolicy>()
+            .owns_source(Source::<ConfigMap>::from(Watch::all().labels(OURS)))
+            .watches_source(Source::<Pod>::from(Watch::all().labels(PODS)), move |pod| {
+                instance(pod).map(|app| by_pod(&app)).unwrap_or_default()
+            })
+            .watches::<Digested<ConfigMap>>(move |found| by_config_map(&qualified(found)))
+            .watches::<Digested<Secret>>(move |found| by_secret(&qualified(found)))
+            .may(Rule::read::<Node>())
+            .may(Rule::new("", &["pods"], &["delete"]))
+            .resync(plan::RESYNC)
+    }
+}
+
+impl Operator for WebAppOperator {
+    type Root = WebApp;
+    type Seen = Seen;
+
+    async fn observe(&self, _: &Context, app: &Arc<WebApp>) -> Result<Seen, Error> {
+        let in_namespace = app.metadata.namespace.as_deref();
+        let uid = app.metadata.uid.as_deref().unwrap_or_default();
+        let instance = format!("{}/{}", namespace(&app.metadata.namespace), names::child(app));
+        let owned = |track: Track| {
+            let found = self.deployments.named(in_namespace, &track.deployment(app))?;
+            owns(uid, &found.metadata).then_some(found)
+        };
+        Ok(Seen {
+            stable: owned(Track::Stable),
+            canary: owned(Track::Canary),
+            service: self.services.named(in_namespace, &names::child(app)),
+            revisions: self
+                .revisions
+                .owned_by(uid)
+                .iter()
+                .filter_map(|stored| Revision::read(stored))
+                .collect(),
+            pods: self.pods.by_index(&self.by_app, &instance),
+            references: references::look(app, &self.config_maps, &self.secrets),
+            bad_nodes: self.bad_nodes(app),
+            ..Seen::default()
+        })
+    }
+
+    fn plan(&self, app: &WebApp, seen: &Seen, now: Timestamp) -> Plan {
+        plan::webapp(app, seen, now)
+    }
+}
+
+impl WebAppOperator {
+    /// Nodes that pods should leave, looked for only where the spec wants that.
+    fn bad_nodes(&self, app: &WebApp) -> Vec<String> {
+        if app.spec.recovery.is_none() {
+            return Vec::new();
+        }
+        let mut bad = Vec::new();
+        self.nodes.for_each(|key, node| {
+            let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let unwell = conditions.into_iter().any(|condition| match condition.type_.as_str() {
+                "Ready" => condition.status != "True",
+                _ => condition.status == "True",
+            });
+            if unwell {
+                bad.push(key.name().to_string());
+            }
+        });
+        bad.sort();
+        bad
+    }
+}
+
+/// Finds the apps that an index value concerns.
+fn users(
+    apps: &Store<WebApp>,
+    values: impl Fn(&WebApp) -> Vec<String> + Send + Sync + 'static,
+) -> impl Fn(&str) -> Vec<Key> + Send + Sync + 'static {
+    let index = apps.index(values);
+    let apps = apps.clone();
+    move |value| apps.by_index(&index, value).iter().map(|app| Key::of(&**app)).collect()
+}
+
+/// `namespace/instance`, from the labels that every pod of ours has.
+fn instance(pod: &Pod) -> Option<String> {
+    let instance = pod.metadata.labels.as_ref()?.get("app.kubernetes.io/instance")?;
+    Some(format!("{}/{instance}", namespace(&pod.metadata.namespace)))
+}
+
+fn qualified<K: Resource>(object: &K) -> String {
+    let meta = object.meta();
+    format!(
+        "{}/{}",
+        namespace(&meta.namespace),
+        meta.name.as_deref().unwrap_or_default()
+    )
+}
+
+fn namespace(namespace: &Option<String>) -> &str {
+    namespace.as_deref().unwrap_or_default()
+}
+
+fn owns(uid: &str, child: &kube::core::ObjectMeta) -> bool {
+    child.owner_references.iter().flatten().any(|owner| owner.uid == uid)
+}

@@ -1,0 +1,326 @@
+//! What shall be: the plan for one WebApp, from what was seen and the time. Pure.
+
+use crate::names::Track;
+use crate::replicas::{self, Replicas};
+use crate::resources::deployment::{self, Wanted};
+use crate::resources::revision::{Revision, Verdict};
+use crate::resources::{autoscaler, disruption_budget, files, ingress, monitor, network_policy, route, service};
+use crate::rollout::{self, Decision, Rollout};
+use crate::seen::Seen;
+use crate::status;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use std::time::Duration;
+use stead::{Dependency, Key, Kind, Ownership, Plan, Prune, Scope};
+use stead_apis::WebApp;
+use stead_apis::webapp::autopilot::BadNodes;
+use stead_apis::webapp::validate;
+
+/// However quiet it is, every WebApp is looked at again after this long.
+pub const RESYNC: Duration = Duration::from_secs(30);
+
+/// Everything that was decided before the children are built.
+pub struct Situation<'a> {
+    pub seen: &'a Seen,
+    pub replicas: Replicas,
+    pub decision: Decision,
+    /// The image of the revision that the stable pods run.
+    pub image: String,
+}
+
+impl Situation<'_> {
+    /// The revision that the stable pods shall run.
+    pub fn stable(&self) -> &Revision {
+        match &self.decision.rollout {
+            Rollout::Whole { revision } => revision,
+            Rollout::RolledBack { good, .. } | Rollout::Trial { good, .. } => good,
+            Rollout::Promotion { trial, .. } => trial,
+        }
+    }
+
+    /// The hash of that revision.
+    pub fn stable_revision(&self) -> &str {
+        &self.stable().hash
+    }
+
+    /// How many stable pods to apply; `None` where an autoscaler decides.
+    pub fn stable_replicas(&self) -> Option<i32> {
+        let all = self.replicas.to_apply(self.seen.stable.as_deref())?;
+        match &self.decision.rollout {
+            // An autoscaler counts its own pods; trial pods come on top of them.
+            Rollout::Trial { percent, .. } if !matches!(self.replicas, Replicas::Scaled(_)) => {
+                Some((all - share(all, *percent)).max(0))
+            }
+            _ => Some(all),
+        }
+    }
+
+    /// The trial: its revision and how many pods.
+    fn trial(&self) -> Option<(&Revision, i32)> {
+        match &self.decision.rollout {
+            Rollout::Trial { trial, percent, .. } | Rollout::Promotion { trial, percent, .. } => {
+                Some((trial, share(self.replicas.count(), *percent)))
+            }
+            Rollout::Whole { .. } | Rollout::RolledBack { .. } => None,
+        }
+    }
+}
+
+/// The plan for one WebApp.
+pub fn webapp(app: &WebApp, seen: &Seen, now: Timestamp) -> Plan {
+    if app.metadata.deletion_timestamp.is_some() {
+        // Its children go with it, by their owner references.
+        return Plan::new().prune(Prune::Nothing).status(status::deleting(app, now));
+    }
+    let mistakes: Vec<String> = validate::errors(&app.spec).iter().map(ToString::to_string).collect();
+    if !mistakes.is_empty() {
+        let text = mistakes.join("; ");
+        return Plan::new()
+            .prune(Prune::Nothing)
+            .status(status::refused(app, &mistakes, now))
+            .warning("InvalidSpec", text);
+    }
+    if app.status.as_ref().is_none_or(|status| status.phase.is_none()) {
+        return Plan::new()
+            .prune(Prune::Nothing)
+            .status(status::created(app, now))
+            .check_again(Duration::ZERO);
+    }
+    let replicas = replicas::wanted(app, seen.stable.as_deref(), now);
+    let decision = rollout::decide(app, seen, now);
+    let mut situation = Situation {
+        seen,
+        replicas,
+        decision,
+        image: String::new(),
+    };
+    situation.image = image_of(situation.stable());
+    let plan = children(app, &situation);
+    let plan = news(app, &situation, plan);
+    let plan = recover(app, &situation, now, plan);
+    plan.status(status::observed(app, &situation, now))
+        .check_again(next_look(app, &situation, now))
+}
+
+/// Every child that shall exist. What is not here and was ours goes.
+fn children(app: &WebApp, situation: &Situation<'_>) -> Plan {
+    let mut plan = Plan::new();
+    for revision in &situation.decision.revisions {
+        plan = plan.child(revision.object(app));
+    }
+    plan = plan.child(service::build(app));
+    if let Some(files) = files::config_map(app) {
+        plan = plan.child(files);
+    }
+    plan = deployments(app, situation, plan);
+    if let Some(budget) = disruption_budget::build(app) {
+        plan = plan.child(budget);
+    }
+    if let Some(scaler) = autoscaler::build(app).filter(|_| matches!(situation.replicas, Replicas::Scaled(_))) {
+        plan = plan.child(scaler);
+    }
+    if let Some(ingress) = ingress::build(app) {
+        plan = plan.child(ingress);
+    }
+    if let Some(policy) = network_policy::build(app) {
+        plan = plan.child(policy);
+    }
+    let optional = situation.seen.optional;
+    if let Some(route) = route::build(app).filter(|_| optional.gateway) {
+        plan = dynamic(plan, http_route(), route);
+    }
+    if optional.monitoring {
+        for (kind, object) in [
+            (service_monitor(), monitor::service_monitor(app)),
+            (rule(), monitor::rules(app)),
+        ] {
+            if let Some(object) = object {
+                plan = dynamic(plan, kind, object);
+            }
+        }
+    }
+    plan
+}
+
+/// The Deployments. While something that the pods need is missing, what runs stays as it is and nothing new starts:
+/// the pods would only fail, and roll a second time when it appears.
+fn deployments(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan {
+    let seen = situation.seen;
+    if !seen.references.missing.is_empty() {
+        return plan
+            .prune(Prune::Nothing)
+            .wait_for(Dependency::condition(seen.references.missing.join(", ")));
+    }
+    let config = seen.references.hash.clone();
+    let stable = situation.stable();
+    plan = plan.child(deployment::build(
+        app,
+        Wanted {
+            track: Track::Stable,
+            replicas: situation.stable_replicas(),
+            revision: stable.hash.clone(),
+            template: stable.template(),
+            config: config.clone(),
+        },
+    ));
+    if let Some((trial, count)) = situation.trial() {
+        let (revision, template) = (trial.hash.clone(), trial.template());
+        let wanted = Wanted {
+            track: Track::Canary,
+            replicas: Some(count),
+            revision,
+            template,
+            config,
+        };
+        plan = plan.child(deployment::build(app, wanted));
+    }
+    plan
+}
+
+/// What people should hear of: a revision's verdict, once.
+fn news(app: &WebApp, situation: &Situation<'_>, plan: Plan) -> Plan {
+    let Some(wanted) = situation.decision.revisions.last() else {
+        return plan;
+    };
+    let before = situation
+        .seen
+        .revisions
+        .iter()
+        .find(|revision| revision.hash == wanted.hash);
+    if before.is_none_or(|before| before.verdict == wanted.verdict) {
+        return plan;
+    }
+    match (wanted.verdict, &situation.decision.rollout) {
+        (Verdict::Good, _) => plan.event(
+            "RolledOut",
+            format!("revision {} runs: {}", wanted.number, app.spec.image),
+        ),
+        (Verdict::Failed, Rollout::RolledBack { good, .. }) => plan.warning(
+            "RolledBack",
+            format!(
+                "revision {} did not come up; revision {} runs again",
+                wanted.number, good.number
+            ),
+        ),
+        (Verdict::Failed, _) => plan.warning("RolloutFailed", format!("revision {} did not come up", wanted.number)),
+        (Verdict::Open, _) => plan,
+    }
+}
+
+/// Replaces one pod that is up but failing, or that sits on a bad node. One at a time: what is wrong with one pod may
+/// be wrong with all, and taking them all away would make it worse.
+fn recover(app: &WebApp, situation: &Situation<'_>, now: Timestamp, plan: Plan) -> Plan {
+    let Some(recovery) = &app.spec.recovery else {
+        return plan;
+    };
+    let others_change = !matches!(
+        situation.decision.rollout,
+        Rollout::Whole { .. } | Rollout::RolledBack { .. }
+    );
+    let going = situation
+        .seen
+        .pods
+        .iter()
+        .any(|pod| pod.metadata.deletion_timestamp.is_some());
+    if others_change || going {
+        return plan;
+    }
+    let limit = SignedDuration::from_secs(i64::from(recovery.restart_after_seconds));
+    for pod in &situation.seen.pods {
+        let Some(since) = not_ready_since(pod) else { continue };
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+        let on_bad_node = node.is_some_and(|node| situation.seen.bad_nodes.contains(node));
+        if recovery.bad_nodes == BadNodes::Leave && on_bad_node {
+            return plan.delete(pod.as_ref(), "its node is not well");
+        }
+        if recovery.restart_after_seconds > 0 && now.duration_since(since) >= limit {
+            return plan.delete(
+                pod.as_ref(),
+                format!("up and not ready for {} s", recovery.restart_after_seconds),
+            );
+        }
+    }
+    plan
+}
+
+/// Since when a running pod that once was ready is not.
+fn not_ready_since(pod: &k8s_openapi::api::core::v1::Pod) -> Option<Timestamp> {
+    let status = pod
+        .status
+        .as_ref()
+        .filter(|status| status.phase.as_deref() == Some("Running"))?;
+    let ready = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|c| c.type_ == "Ready" && c.status == "False")?;
+    let since = ready.last_transition_time.as_ref()?.0;
+    // A pod that never was ready is the roll-out's affair; its condition is as old as the pod's start.
+    let started = status.start_time.as_ref()?.0;
+    (since.duration_since(started) > SignedDuration::from_secs(1)).then_some(since)
+}
+
+/// When to look again: at the next thing that time alone brings about, at the latest after the usual pause.
+fn next_look(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> Duration {
+    let mut next = RESYNC;
+    let mut at = |time: Timestamp| {
+        let left = Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO);
+        next = next.min(left.max(Duration::from_secs(1)));
+    };
+    if let Some(change) = replicas::next_change(app, now) {
+        at(change);
+    }
+    if let Rollout::Trial { progress, .. } = &situation.decision.rollout {
+        let step = usize::try_from(progress.step - 1).ok();
+        let steps = app.spec.strategy.canary.as_ref().map(|canary| &canary.steps);
+        let pause = steps
+            .zip(step)
+            .and_then(|(steps, step)| steps.get(step))
+            .map_or(0, |step| step.pause_seconds);
+        if let Some(since) = &progress.ready_since {
+            at(since.0 + SignedDuration::from_secs(i64::from(pause)));
+        }
+    }
+    next
+}
+
+/// A part of the pods, at least one.
+fn share(all: i32, percent: i32) -> i32 {
+    let part = (i64::from(all) * i64::from(percent) + 99) / 100;
+    i32::try_from(part).unwrap_or(all).clamp(i32::from(all > 0), all.max(0))
+}
+
+fn image_of(revision: &Revision) -> String {
+    revision.spec()["image"].as_str().unwrap_or_default().to_string()
+}
+
+fn dynamic(plan: Plan, kind: Kind, object: Value) -> Plan {
+    let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_string();
+    let key = Key::namespaced(&text("namespace"), &text("name"));
+    plan.child_dynamic(kind, key, object, Ownership::Controlled)
+}
+
+/// The Gateway API's HTTPRoute.
+pub fn http_route() -> Kind {
+    kind("gateway.networking.k8s.io", "HTTPRoute", "httproutes")
+}
+
+/// The Prometheus operator's ServiceMonitor.
+pub fn service_monitor() -> Kind {
+    kind("monitoring.coreos.com", "ServiceMonitor", "servicemonitors")
+}
+
+/// The Prometheus operator's PrometheusRule.
+pub fn rule() -> Kind {
+    kind("monitoring.coreos.com", "PrometheusRule", "prometheusrules")
+}
+
+fn kind(group: &'static str, name: &'static str, plural: &'static str) -> Kind {
+    Kind {
+        group: group.into(),
+        version: "v1".into(),
+        kind: name.into(),
+        plural: plural.into(),
+        scope: Scope::Namespaced,
+    }
+}

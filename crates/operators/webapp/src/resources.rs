@@ -1,0 +1,61 @@
+//! One pure builder for each kind of child.
+//!
+//! A builder says everything that Stead wants of the child and nothing else, so that what others set stays theirs.
+
+pub mod autoscaler;
+pub mod deployment;
+pub mod disruption_budget;
+pub mod files;
+pub mod ingress;
+pub mod monitor;
+pub mod network_policy;
+pub mod revision;
+pub mod route;
+pub mod service;
+pub mod template;
+
+use crate::names;
+use kube::core::ObjectMeta;
+use stead_apis::WebApp;
+use stead_apis::webapp::container::{Port, Protocol};
+
+/// The port of an application that names none.
+const DEFAULT_PORT: i32 = 80;
+
+/// Name, namespace and labels of a child.
+fn metadata(app: &WebApp, name: String) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        namespace: app.metadata.namespace.clone(),
+        labels: Some(names::labels(app)),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The ports of the application: at least one.
+pub fn ports(app: &WebApp) -> Vec<Port> {
+    if app.spec.ports.is_empty() {
+        let name = "http".to_string();
+        return vec![Port {
+            name,
+            container_port: DEFAULT_PORT,
+            service_port: None,
+            protocol: Protocol::TCP,
+        }];
+    }
+    app.spec.ports.clone()
+}
+
+/// The port of the Service for each port of the application: 80 for the first unless it says otherwise.
+pub fn service_port(index: usize, port: &Port) -> i32 {
+    port.service_port
+        .unwrap_or(if index == 0 { DEFAULT_PORT } else { port.container_port })
+}
+
+fn protocol(port: &Port) -> String {
+    match port.protocol {
+        Protocol::TCP => "TCP".to_string(),
+        Protocol::UDP => "UDP".to_string(),
+        Protocol::SCTP => "SCTP".to_string(),
+    }
+}

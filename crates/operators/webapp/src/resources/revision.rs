@@ -1,0 +1,128 @@
+//! Revisions: what the spec asked for, and the template that was rendered from it, kept to go back to.
+//!
+//! A revision is named after the hash of what it asks for, so the same wish is the same object however often the
+//! operator starts anew. Going back to an old one gives it a new number, as Kubernetes' own Deployments do.
+
+use super::{metadata, template};
+use crate::names;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use serde_json::{Value, json};
+use stead_apis::WebApp;
+
+/// Fields of the spec that do not change what a pod is: they make no new revision.
+const NOT_OF_THE_POD: &[&str] = &[
+    "replicas",
+    "ingress",
+    "route",
+    "network",
+    "disruption",
+    "strategy",
+    "revisionHistoryLimit",
+    "suspend",
+    "autoscaling",
+    "sleep",
+    "recovery",
+    "advice",
+    "monitoring",
+];
+
+/// How a revision turned out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is too early to say.
+    Open,
+    /// All its pods were available.
+    Good,
+    /// It did not come up.
+    Failed,
+}
+
+/// One revision of a WebApp.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Revision {
+    pub hash: String,
+    pub number: i64,
+    pub verdict: Verdict,
+    /// The spec and the template, exactly as they are stored.
+    data: Value,
+}
+
+impl Revision {
+    /// The revision that the spec asks for, rendered now.
+    pub fn render(app: &WebApp, number: i64) -> Self {
+        let data = json!({"spec": pod_spec(app), "template": template::render(app)});
+        Revision {
+            hash: wanted_hash(app),
+            number,
+            verdict: Verdict::Open,
+            data,
+        }
+    }
+
+    /// A stored revision; `None` if somebody else made the object.
+    pub fn read(stored: &ControllerRevision) -> Option<Self> {
+        let meta = &stored.metadata;
+        let hash = meta.labels.as_ref()?.get(names::REVISION_LABEL)?.clone();
+        let outcome = meta
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(names::OUTCOME_ANNOTATION));
+        let verdict = match outcome.map(String::as_str) {
+            Some("good") => Verdict::Good,
+            Some("failed") => Verdict::Failed,
+            _ => Verdict::Open,
+        };
+        let data = stored.data.as_ref()?.0.clone();
+        Some(Revision {
+            hash,
+            number: stored.revision,
+            verdict,
+            data,
+        })
+    }
+
+    /// The template that was rendered for it.
+    pub fn template(&self) -> PodTemplateSpec {
+        serde_json::from_value(self.data["template"].clone()).unwrap_or_default()
+    }
+
+    /// The part of the spec that it stands for.
+    pub fn spec(&self) -> &Value {
+        &self.data["spec"]
+    }
+
+    /// The object that keeps it.
+    pub fn object(&self, app: &WebApp) -> ControllerRevision {
+        let mut meta = metadata(app, names::suffixed(app, &self.hash));
+        meta.labels
+            .get_or_insert_default()
+            .insert(names::REVISION_LABEL.to_string(), self.hash.clone());
+        let outcome = match self.verdict {
+            Verdict::Open => None,
+            Verdict::Good => Some("good"),
+            Verdict::Failed => Some("failed"),
+        };
+        meta.annotations = outcome.map(|word| [(names::OUTCOME_ANNOTATION.to_string(), word.to_string())].into());
+        ControllerRevision {
+            metadata: meta,
+            revision: self.number,
+            data: Some(RawExtension(self.data.clone())),
+        }
+    }
+}
+
+/// The hash of what the spec asks of its pods.
+pub fn wanted_hash(app: &WebApp) -> String {
+    names::hash(pod_spec(app).to_string().as_bytes())
+}
+
+/// The part of the spec that makes a pod what it is.
+fn pod_spec(app: &WebApp) -> Value {
+    let mut spec = serde_json::to_value(&app.spec).unwrap_or_default();
+    if let Value::Object(fields) = &mut spec {
+        fields.retain(|name, _| !NOT_OF_THE_POD.contains(&name.as_str()));
+    }
+    spec
+}

@@ -1,0 +1,354 @@
+//! The status of a WebApp: where in its life it is, and why.
+
+use crate::advice;
+use crate::names;
+use crate::plan::Situation;
+use crate::replicas::Replicas;
+use crate::resources::revision::Verdict;
+use crate::rollout::{Progress, Rollout, progress, revision_of};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use stead_apis::WebApp;
+use stead_apis::webapp::autopilot::Advice;
+use stead_apis::webapp::container::Profile;
+use stead_apis::webapp::{Phase, WebAppStatus};
+use stead_machinery::conditions::{self, Condition, Status};
+
+/// What the Ready condition says.
+struct Readiness {
+    status: Status,
+    reason: &'static str,
+    message: String,
+    /// Nothing will change without somebody changing something.
+    stalled: bool,
+}
+
+/// The status of a WebApp that was never looked at before.
+pub fn created(app: &WebApp, now: Timestamp) -> WebAppStatus {
+    let mut status = base(app);
+    status.phase = Some(Phase::Created);
+    let readiness = waiting("Created", "nothing has been done yet".to_string());
+    set_conditions(&mut status, app, readiness, now);
+    status
+}
+
+/// The status of a WebApp that is going away.
+pub fn deleting(app: &WebApp, now: Timestamp) -> WebAppStatus {
+    let mut status = base(app);
+    status.phase = Some(Phase::Deleting);
+    let held: Vec<_> = app.metadata.finalizers.iter().flatten().map(String::as_str).collect();
+    let message = if held.is_empty() {
+        "it is being deleted".to_string()
+    } else {
+        format!("its deletion waits for {}", held.join(", "))
+    };
+    set_conditions(&mut status, app, waiting("Deleting", message), now);
+    status
+}
+
+/// The status of a WebApp whose spec cannot be carried out.
+pub fn refused(app: &WebApp, mistakes: &[String], now: Timestamp) -> WebAppStatus {
+    let mut status = base(app);
+    status.observed_generation = app.metadata.generation;
+    let message = mistakes.join("; ");
+    let readiness = Readiness {
+        status: Status::False,
+        reason: "InvalidSpec",
+        message,
+        stalled: true,
+    };
+    set_conditions(&mut status, app, readiness, now);
+    status
+}
+
+/// The status of a WebApp that is being kept.
+pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebAppStatus {
+    let seen = situation.seen;
+    let mut status = base(app);
+    let previous = status.phase;
+    let stable = seen.stable.as_deref();
+    let sum = |pick: fn(&k8s_openapi::api::apps::v1::DeploymentStatus) -> Option<i32>| -> i32 {
+        [stable, seen.canary.as_deref()]
+            .into_iter()
+            .flatten()
+            .filter_map(|d| pick(d.status.as_ref()?))
+            .sum()
+    };
+    status.observed_generation = app.metadata.generation;
+    status.replicas = sum(|s| s.replicas);
+    status.ready_replicas = sum(|s| s.ready_replicas);
+    status.available_replicas = sum(|s| s.available_replicas);
+    status.updated_replicas = sum(|s| s.updated_replicas);
+    status.summary = Some(format!("{}/{}", status.available_replicas, situation.replicas.count()));
+    status.selector = Some(selector_text(app));
+    status.url = Some(url(app));
+    status.resolved_image = resolved_image(situation).or(status.resolved_image);
+    status.revision = situation.decision.revisions.last().map(|revision| revision.number);
+    let good = situation
+        .decision
+        .revisions
+        .iter()
+        .rev()
+        .find(|revision| revision.verdict == Verdict::Good);
+    status.last_good_revision = good.map(|revision| revision.number);
+    status.canary = match &situation.decision.rollout {
+        Rollout::Trial { progress, .. } | Rollout::Promotion { progress, .. } => Some(progress.clone()),
+        Rollout::Whole { .. } | Rollout::RolledBack { .. } => None,
+    };
+    status.advice = match app.spec.advice {
+        Advice::Off => None,
+        Advice::Report | Advice::Apply => advice::from_usage(&seen.usage, status.advice.as_ref()),
+    };
+    status.phase = Some(phase(situation, previous));
+    let readiness = readiness(app, situation, &status);
+    set_conditions(&mut status, app, readiness, now);
+    status
+}
+
+fn base(app: &WebApp) -> WebAppStatus {
+    app.status.clone().unwrap_or_default()
+}
+
+/// Where in its life the application is. Each arm is one legal state; the previous phase only tells a change of
+/// scale from pods that were lost.
+fn phase(situation: &Situation<'_>, previous: Option<Phase>) -> Phase {
+    let Some(deployment) = situation.seen.stable.as_deref() else {
+        return Phase::Reconciling;
+    };
+    let as_planned = revision_of(deployment) == Some(situation.stable_revision())
+        && config_of(deployment) == situation.seen.references.hash.as_deref();
+    if !as_planned || situation.seen.service.is_none() {
+        return Phase::Reconciling;
+    }
+    let scaling = matches!(previous, Some(Phase::Ready | Phase::Scaling));
+    let current = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+    if situation
+        .stable_replicas()
+        .is_some_and(|wanted| current != Some(wanted))
+    {
+        return if scaling { Phase::Scaling } else { Phase::Reconciling };
+    }
+    let trial_under_way = matches!(
+        situation.decision.rollout,
+        Rollout::Trial { .. } | Rollout::Promotion { .. }
+    );
+    match progress(deployment) {
+        Progress::Complete if !trial_under_way => Phase::Ready,
+        _ if previous == Some(Phase::Scaling) => Phase::Scaling,
+        _ => Phase::WaitingForPods,
+    }
+}
+
+fn config_of(deployment: &Deployment) -> Option<&str> {
+    let template = deployment.spec.as_ref()?.template.metadata.as_ref()?;
+    template
+        .annotations
+        .as_ref()?
+        .get(names::CONFIG_ANNOTATION)
+        .map(String::as_str)
+}
+
+fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> Readiness {
+    let missing = &situation.seen.references.missing;
+    if !missing.is_empty() {
+        let message = format!("waiting for {} to be created", missing.join(", "));
+        return waiting("ReferenceMissing", message);
+    }
+    match &situation.decision.rollout {
+        Rollout::RolledBack { failed, good } => {
+            let message = format!(
+                "revision {} did not come up; revision {} runs until the spec changes{}",
+                failed.number,
+                good.number,
+                trouble(app, situation)
+                    .map(|why| format!(" ({why})"))
+                    .unwrap_or_default(),
+            );
+            return Readiness {
+                status: Status::False,
+                reason: "RolledBack",
+                message,
+                stalled: true,
+            };
+        }
+        Rollout::Whole { revision } if revision.verdict == Verdict::Failed => {
+            let why = trouble(app, situation).unwrap_or_else(|| "no pod became available in time".to_string());
+            let message = format!("revision {} did not come up: {why}", revision.number);
+            return Readiness {
+                status: Status::False,
+                reason: "RolloutFailed",
+                message,
+                stalled: true,
+            };
+        }
+        Rollout::Whole { .. } | Rollout::Trial { .. } | Rollout::Promotion { .. } => {}
+    }
+    let summary = status.summary.clone().unwrap_or_default();
+    match (status.phase, situation.replicas) {
+        (Some(Phase::Ready), Replicas::Suspended) => ready("Suspended", "suspended: no pod runs".to_string()),
+        (Some(Phase::Ready), Replicas::Asleep { until }) => ready("Asleep", format!("asleep until {until}")),
+        (Some(Phase::Ready), _) => ready("Available", format!("{summary} pods are available")),
+        (Some(Phase::Reconciling), _) => waiting("Reconciling", "its children are being made or changed".to_string()),
+        (Some(Phase::Scaling), _) => waiting("Scaling", format!("{summary} pods are available")),
+        _ => {
+            let why = trouble(app, situation)
+                .map(|why| format!("; {why}"))
+                .unwrap_or_default();
+            waiting("WaitingForPods", format!("{summary} pods are available{why}"))
+        }
+    }
+}
+
+fn ready(reason: &'static str, message: String) -> Readiness {
+    Readiness {
+        status: Status::True,
+        reason,
+        message,
+        stalled: false,
+    }
+}
+
+fn waiting(reason: &'static str, message: String) -> Readiness {
+    Readiness {
+        status: Status::False,
+        reason,
+        message,
+        stalled: false,
+    }
+}
+
+/// Ready, and kstatus's Reconciling and Stalled, which are there only while they hold.
+fn set_conditions(status: &mut WebAppStatus, app: &WebApp, readiness: Readiness, now: Timestamp) {
+    let generation = app.metadata.generation.unwrap_or_default();
+    let is_ready = readiness.status == Status::True;
+    let condition = |kind: &str, value: Status| {
+        Condition::new(kind, value, readiness.reason, readiness.message.clone(), now).observed(generation)
+    };
+    conditions::set(&mut status.conditions, condition("Ready", readiness.status));
+    let (there, gone) = match (is_ready, readiness.stalled) {
+        (true, _) => (None, vec!["Reconciling", "Stalled"]),
+        (false, true) => (Some("Stalled"), vec!["Reconciling"]),
+        (false, false) => (Some("Reconciling"), vec!["Stalled"]),
+    };
+    if let Some(kind) = there {
+        conditions::set(&mut status.conditions, condition(kind, Status::True));
+    }
+    for kind in gone {
+        conditions::remove(&mut status.conditions, kind);
+    }
+}
+
+/// What keeps the first pod that is not ready from being so, in a sentence.
+fn trouble(app: &WebApp, situation: &Situation<'_>) -> Option<String> {
+    let mut pods: Vec<&Pod> = situation.seen.pods.iter().map(AsRef::as_ref).collect();
+    pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    pods.into_iter().find_map(|pod| {
+        let (reason, message) = pod_trouble(pod)?;
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let restricted = app
+            .spec
+            .security
+            .as_ref()
+            .is_some_and(|s| s.profile == Profile::Restricted);
+        let hint = if restricted && message.contains("runAsNonRoot") {
+            "; the image runs as root: set spec.security.runAsUser, or relax spec.security.profile to Default"
+        } else {
+            ""
+        };
+        Some(if message.is_empty() {
+            format!("{name}: {reason}")
+        } else {
+            format!("{name}: {reason}: {message}{hint}")
+        })
+    })
+}
+
+/// Why a pod is not ready: what its containers wait for, else why it was not scheduled.
+pub fn pod_trouble(pod: &Pod) -> Option<(String, String)> {
+    let status = pod.status.as_ref()?;
+    let containers = status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .chain(status.container_statuses.iter().flatten());
+    for container in containers {
+        let Some(state) = &container.state else { continue };
+        if let Some(wait) = state.waiting.as_ref().filter(|wait| {
+            !matches!(
+                wait.reason.as_deref(),
+                Some("ContainerCreating" | "PodInitializing") | None
+            )
+        }) {
+            return Some((
+                wait.reason.clone().unwrap_or_default(),
+                wait.message.clone().unwrap_or_default(),
+            ));
+        }
+        if let Some(end) = state.terminated.as_ref().filter(|end| end.exit_code != 0) {
+            return Some(("ContainerFailed".to_string(), format!("exit code {}", end.exit_code)));
+        }
+    }
+    let unscheduled = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
+    Some((
+        unscheduled.reason.clone().unwrap_or_default(),
+        unscheduled.message.clone().unwrap_or_default(),
+    ))
+}
+
+fn selector_text(app: &WebApp) -> String {
+    let pairs: Vec<String> = names::selector(app)
+        .into_iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    pairs.join(",")
+}
+
+/// From outside where the spec makes a way, else the address inside the cluster.
+fn url(app: &WebApp) -> String {
+    if let Some(ingress) = &app.spec.ingress {
+        let scheme = if ingress.tls_secret_name.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        return format!("{scheme}://{}{}", ingress.host, ingress.path);
+    }
+    if let Some(host) = app.spec.route.as_ref().and_then(|route| route.hostnames.first()) {
+        return format!(
+            "http://{host}{}",
+            app.spec.route.as_ref().map_or("/", |route| route.path.as_str())
+        );
+    }
+    let port = crate::resources::ports(app)
+        .first()
+        .map_or(80, |port| crate::resources::service_port(0, port));
+    let namespace = app.metadata.namespace.as_deref().unwrap_or("default");
+    let host = format!("{}.{namespace}.svc", names::child(app));
+    if port == 80 {
+        format!("http://{host}")
+    } else {
+        format!("http://{host}:{port}")
+    }
+}
+
+/// The image with its digest, as the first running pod of the stable revision has it.
+fn resolved_image(situation: &Situation<'_>) -> Option<String> {
+    let mut pods: Vec<&Pod> = situation.seen.pods.iter().map(AsRef::as_ref).collect();
+    pods.sort_by(|a, b| a.metadata.creation_timestamp.cmp(&b.metadata.creation_timestamp));
+    let newest_first = pods.into_iter().rev();
+    newest_first
+        .filter_map(|pod| {
+            let wanted = pod.spec.as_ref()?.containers.first()?.image.as_deref()?;
+            let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+            let main = statuses
+                .iter()
+                .find(|status| status.name == crate::resources::template::CONTAINER)?;
+            (wanted == situation.image && !main.image_id.is_empty()).then(|| main.image_id.clone())
+        })
+        .next()
+}

@@ -1,0 +1,130 @@
+//! New versions: good ones stay, failed ones give way to the last good one.
+
+use crate::world::World;
+use serde_json::json;
+use stead_apis::webapp::strategy::OnFailure;
+
+fn ready() -> World {
+    World::ready(json!({"image": "nginx:1.25", "replicas": 3}))
+}
+
+#[test]
+fn a_failed_rollout_goes_back_to_the_last_good_revision_and_says_so() {
+    let mut world = ready();
+    world.edit(|spec| spec.image = "nginx:broken".to_string());
+    world.settle();
+    assert_eq!(world.image(), "nginx:broken");
+    world.rollout_is_stuck();
+    world.look();
+    assert_eq!(world.image(), "nginx:1.25");
+    world.pods_become_available();
+    world.settle();
+    let ready = world.ready_condition();
+    assert_eq!(
+        (ready.status, ready.reason.as_str()),
+        (stead_machinery::conditions::Status::False, "RolledBack")
+    );
+    assert!(
+        ready.message.contains("revision 2 did not come up; revision 1 runs"),
+        "{}",
+        ready.message
+    );
+    assert_eq!(world.events, ["RolledOut", "RolledBack"]);
+}
+
+#[test]
+fn scaling_does_not_try_the_failed_revision_again() {
+    let mut world = ready();
+    world.edit(|spec| spec.image = "nginx:broken".to_string());
+    world.settle();
+    world.rollout_is_stuck();
+    world.settle();
+    world.edit(|spec| spec.replicas = 4);
+    world.settle();
+    assert_eq!(world.image(), "nginx:1.25");
+    assert_eq!(world.deployment()["spec"]["replicas"], 4);
+}
+
+#[test]
+fn w1_a_new_spec_supersedes_a_stuck_rollout() {
+    let mut world = ready();
+    world.edit(|spec| spec.image = "nginx:broken".to_string());
+    world.settle();
+    world.rollout_is_stuck();
+    world.settle();
+    world.edit(|spec| spec.image = "nginx:1.26".to_string());
+    world.settle();
+    assert_eq!(world.image(), "nginx:1.26");
+    world.pods_become_available();
+    world.settle();
+    assert_eq!(world.ready_condition().reason, "Available");
+}
+
+#[test]
+fn going_back_by_hand_gives_the_old_revision_a_new_number() {
+    let mut world = ready();
+    world.edit(|spec| spec.image = "nginx:1.26".to_string());
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    world.edit(|spec| spec.image = "nginx:1.25".to_string());
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    let status = world.app.status.as_ref().unwrap();
+    assert_eq!((status.revision, status.last_good_revision), (Some(3), Some(3)));
+    assert_eq!(world.seen.revisions.len(), 2, "the same wish is the same revision");
+}
+
+#[test]
+fn a_failure_is_left_alone_where_the_spec_says_so() {
+    let mut world = ready();
+    world.edit(|spec| {
+        spec.image = "nginx:broken".to_string();
+        spec.strategy.on_failure = OnFailure::Stop;
+    });
+    world.settle();
+    world.rollout_is_stuck();
+    world.settle();
+    assert_eq!(world.image(), "nginx:broken");
+    assert_eq!(world.ready_condition().reason, "RolloutFailed");
+}
+
+#[test]
+fn only_so_many_revisions_are_kept_and_the_good_one_always() {
+    let mut world = ready();
+    world.edit(|spec| spec.revision_history_limit = 2);
+    for minor in 30..36 {
+        world.edit(|spec| spec.image = format!("nginx:1.{minor}"));
+        world.settle();
+    }
+    let good = world
+        .seen
+        .revisions
+        .iter()
+        .filter(|revision| revision.number == 1)
+        .count();
+    assert_eq!(
+        (world.seen.revisions.len(), good),
+        (4, 1),
+        "three by the limit, and the way back"
+    );
+}
+
+#[test]
+fn an_upgrade_of_the_operator_never_restarts_apps() {
+    let mut world = ready();
+    // An operator of another version rendered this template: what it stored is what goes on running.
+    let place = world
+        .children
+        .keys()
+        .find(|(kind, _)| kind == "ControllerRevision")
+        .unwrap()
+        .clone();
+    let stored = world.children.get_mut(&place).unwrap();
+    stored["data"]["template"]["spec"]["containers"][0]["readinessProbe"]["periodSeconds"] = json!(7);
+    world.see();
+    world.settle();
+    let template = &world.deployment()["spec"]["template"]["spec"];
+    assert_eq!(template["containers"][0]["readinessProbe"]["periodSeconds"], 7);
+}
