@@ -13,6 +13,16 @@ pub struct CustomKind {
     pub columns: Vec<PrinterColumn>,
     /// JSON paths of `selectableFields` of this version.
     pub selectable_fields: Vec<String>,
+    /// Where the `scale` subresource finds its numbers; empty paths where there is none.
+    pub scale: ScalePaths,
+}
+
+/// JSON paths of the `scale` subresource: `.spec.replicas`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScalePaths {
+    pub spec_replicas: String,
+    pub status_replicas: String,
+    pub selector: String,
 }
 
 /// One column of `additionalPrinterColumns`.

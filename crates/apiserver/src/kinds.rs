@@ -4,12 +4,15 @@
 //! in a special way; a kind that is not named takes the generic path.
 
 pub mod admission;
+mod binding;
 pub mod bootstrap;
 pub mod convert;
+mod eviction;
 pub mod fields;
 pub mod names;
 mod namespace;
 mod pod;
+mod scale;
 mod status;
 pub mod strategy;
 
@@ -32,7 +35,11 @@ fn id(resource: &Resource) -> (&str, &str) {
 }
 
 /// Fills in the values that a kind has by default.
-pub fn default(_resource: &Resource, _object: &mut Value) {}
+pub fn default(resource: &Resource, object: &mut Value) {
+    if resource.origin_is_built_in() {
+        stead_machinery::walk::tidy(object, resource.schema());
+    }
+}
 
 /// Sets and clears what a client may not choose for a new object.
 pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
@@ -137,8 +144,12 @@ pub fn render_table(_call: &Call, objects: &[Value]) -> Value {
 
 /// Answers a request on a resource or one of its subresources; `None` if there is no such thing.
 pub async fn subresource(call: &Arc<Call>, body: Body) -> Result<Option<Response<Body>>> {
-    match call.path.subresource.as_str() {
-        "" | "status" => generic(call, body).await.map(Some),
-        _ => Ok(None),
-    }
+    let answer = match (call.resource.plural.as_str(), call.path.subresource.as_str()) {
+        ("bindings", "") | ("pods", "binding") => binding::bind(call, body).await,
+        (_, "" | "status" | "approval" | "ephemeralcontainers" | "resize" | "finalize") => generic(call, body).await,
+        (_, "scale") => scale::scale(call, body).await,
+        ("pods", "eviction") => eviction::evict(call, body).await,
+        _ => return Ok(None),
+    };
+    answer.map(Some)
 }

@@ -5,6 +5,7 @@
 
 mod decode;
 mod encode;
+mod normalize;
 mod scalars;
 pub(crate) mod wire;
 
@@ -100,7 +101,7 @@ pub fn encode(object: &Value) -> Option<Result<Vec<u8>, ProtobufError>> {
 /// would be stored differently depending on who sent it.
 pub fn normalize(api_version: &str, kind: &str, object: &mut Value) {
     if let Some(message) = message_of(api_version, kind) {
-        decode::normalize(message, object);
+        normalize::normalize(message, object);
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod engine;
 mod error;
+mod etcd;
 mod journal;
 mod key;
 mod local;
@@ -24,6 +25,7 @@ mod watchers;
 mod tests;
 
 pub use error::StoreError;
+pub use etcd::{BadAddress, EtcdAddress};
 pub use key::{Key, Prefix};
 pub use open::{Holder, OpenError};
 pub use record::{Draft, MalformedObject, Metadata, Record};
@@ -138,6 +140,13 @@ impl Store {
     /// answered. One process at a time can have it open.
     pub fn open(directory: &Path, clock: Arc<dyn Clock>, history: History) -> Result<Store, OpenError> {
         Store::on_journal(journal::Redb::open(directory)?, directory, clock, history)
+    }
+
+    /// A store on a real etcd, which makes writes durable on a majority of its members.
+    pub async fn connect(address: &EtcdAddress, clock: Arc<dyn Clock>, history: History) -> Result<Store, OpenError> {
+        let (shared, engine) = etcd::Etcd::connect(address, clock, history).await?;
+        let engine = Arc::new(engine);
+        Ok(Store { shared, engine })
     }
 
     fn on_journal(

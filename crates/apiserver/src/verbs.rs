@@ -8,6 +8,7 @@ pub mod call;
 pub mod collection;
 pub mod create;
 pub mod delete;
+pub mod edit;
 pub mod encode;
 pub mod get;
 pub mod list;

@@ -26,6 +26,25 @@ pub fn grace_period(object: &Value, wanted: Option<i64>) -> i64 {
     if period < 0 { 1 } else { period }
 }
 
+/// Sets a condition, keeping the time of its last change if its status is what it was.
+pub fn set_condition(pod: &mut Value, mut condition: Value) {
+    let status = crate::verbs::object::map_mut(pod, "status");
+    let slot = status.entry("conditions").or_insert_with(|| json!([]));
+    let Value::Array(conditions) = slot else {
+        *slot = json!([condition]);
+        return;
+    };
+    match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
+        Some(known) => {
+            if known["status"] == condition["status"] {
+                condition["lastTransitionTime"] = known["lastTransitionTime"].clone();
+            }
+            *known = condition;
+        }
+        None => conditions.push(condition),
+    }
+}
+
 /// `Guaranteed` if every container's requests equal its limits for both resources, `BestEffort` if none says
 /// anything, `Burstable` otherwise.
 fn qos_class(spec: &Value) -> &'static str {

@@ -1,4 +1,4 @@
-//! From the wire to JSON, and from any JSON to the JSON that Go would write.
+//! From the wire to JSON.
 
 use super::wire::{Raw, Reader, WireError};
 use super::{MAGIC, MESSAGES, ProtobufError, scalars};
@@ -250,7 +250,7 @@ fn integral(number: Number) -> Value {
 
 /// What becomes of a list, map or pointer that is absent although Go always writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Nulls {
+pub(super) enum Nulls {
     /// As Go does.
     Written,
     /// The client sent none, so none is stored.
@@ -258,7 +258,7 @@ enum Nulls {
 }
 
 /// Adds what Go writes without being told, and drops what it leaves out.
-fn finish(field: &Field, map: &mut Map<String, Value>, nulls: Nulls) {
+pub(super) fn finish(field: &Field, map: &mut Map<String, Value>, nulls: Nulls) {
     let name = field.json.as_ref();
     let present = map.get(name);
     match (field.holder, present) {
@@ -338,51 +338,5 @@ fn zero_fields(fields: &[Field], map: &mut Map<String, Value>) {
             }
             _ => finish(field, map, Nulls::Written),
         }
-    }
-}
-
-/// Rewrites an object that came as JSON the way Go would after reading it.
-pub fn normalize(place: u32, value: &mut Value) {
-    match (form(place), value) {
-        (Form::Struct(fields), Value::Object(map)) => {
-            normalize_fields(fields, map);
-        }
-        (Form::List(Kind::Message(inner)), Value::Array(items)) => {
-            items.iter_mut().for_each(|item| normalize(*inner, item));
-        }
-        (Form::SchemaOrList, Value::Array(items)) => {
-            items.iter_mut().for_each(|item| normalize(schema_of(place), item));
-        }
-        (Form::SchemaOrList | Form::SchemaOrBool | Form::SchemaOrStrings, value @ Value::Object(_)) => {
-            normalize(schema_of(place), value);
-        }
-        _ => {}
-    }
-}
-
-fn normalize_fields(fields: &[Field], map: &mut Map<String, Value>) {
-    for field in fields {
-        if let (true, Kind::Message(place)) = (field.inline, field.kind) {
-            if let Form::Struct(inner) = form(place) {
-                normalize_fields(inner, map);
-            }
-            continue;
-        }
-        if let Some(value) = map.get_mut(field.json.as_ref()) {
-            match (value, field.holder, field.kind) {
-                (Value::Null, _, _) => {
-                    map.remove(field.json.as_ref());
-                }
-                (value, Holder::Value | Holder::Pointer, Kind::Message(place)) => normalize(place, value),
-                (Value::Array(items), Holder::Slice, Kind::Message(place)) => {
-                    items.iter_mut().for_each(|item| normalize(place, item));
-                }
-                (Value::Object(entries), Holder::Map, Kind::Message(place)) => {
-                    entries.values_mut().for_each(|entry| normalize(place, entry));
-                }
-                _ => {}
-            }
-        }
-        finish(field, map, Nulls::LeftOut);
     }
 }

@@ -164,14 +164,14 @@ fn a_json_object_is_written_as_go_would() {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "a", "labels": {}, "annotations": null, "creationTimestamp": null},
-        "spec": {"containers": [{"name": "c", "image": "i", "args": [], "stdin": false}], "hostNetwork": false},
+        "spec": {"containers": [{"name": "c", "image": "i", "args": [], "stdin": false, "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}}], "hostNetwork": false},
     });
     normalize("v1", "Pod", &mut pod);
     assert_eq!(
         pod,
         json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
-            "spec": {"containers": [{"name": "c", "image": "i", "resources": {}}]}, "status": {},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}}]}, "status": {},
         })
     );
 }

@@ -10,6 +10,7 @@ use crate::auth::User;
 use crate::catalogue::Resource;
 use crate::error::{ApiError, Result};
 use crate::verbs::{Call, collection, create, delete, get, list, update, watch};
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response};
 use parking_lot::Mutex;
@@ -44,7 +45,7 @@ pub async fn handle(shared: Arc<Shared>, request: Request<Body>) -> Response<Bod
 
 fn unknown(shared: &Shared, info: &RequestInfo) -> bool {
     let Some(path) = &info.resource else { return true };
-    let catalogue = shared.catalogue.load();
+    let catalogue = shared.catalogue();
     catalogue
         .get(&path.group, &path.version, &path.resource)
         .is_none_or(|resource| !path.subresource.is_empty() && resource.subresource(&path.subresource).is_none())
@@ -95,10 +96,12 @@ async fn route(
         .cloned()
         .ok_or_else(ApiError::no_such_path)?;
     check_path(&resource, path, info.verb)?;
+    let resource_version = resource.api_version();
     let call = Arc::new(Call {
         shared: shared.clone(),
         catalogue,
         resource,
+        api_version: resource_version,
         path: path.clone(),
         verb: info.verb,
         query,
@@ -204,8 +207,32 @@ async fn path_only(
             );
             Ok(response)
         }
-        _ => Err(ApiError::no_such_path()),
+        path => described(shared, path, parts),
     }
+}
+
+/// Discovery and OpenAPI.
+fn described(shared: &Shared, path: &str, parts: &Parts) -> Result<Response<Body>> {
+    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let published = shared.published();
+    let page = published
+        .discovery
+        .page(path, header("accept"), header("host").unwrap_or_default())
+        .or_else(|| published.openapi.page(path, header("accept")))
+        .ok_or_else(ApiError::no_such_path)?;
+    let fresh = page.matches(header("if-none-match"));
+    let gzip = header("accept-encoding").is_some_and(|accepted| accepted.contains("gzip"));
+    let mut response = match fresh {
+        true => respond::finish(304, page.content_type, Bytes::new(), false),
+        false => respond::finish(200, page.content_type, page.body, gzip),
+    };
+    if let Ok(tag) = HeaderValue::from_str(&page.etag) {
+        response.headers_mut().insert("etag", tag);
+    }
+    response
+        .headers_mut()
+        .append("vary", HeaderValue::from_static("Accept"));
+    Ok(response)
 }
 
 /// Documents that have one form only are sent even to clients that asked for another.

@@ -3,7 +3,9 @@
 use super::limits::{InFlight, Limits};
 use super::metrics::Metrics;
 use crate::catalogue::Catalogue;
+use crate::discovery::Discovery;
 use crate::environment::Environment;
+use crate::openapi::OpenApi;
 use crate::store::Store;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
@@ -21,10 +23,27 @@ pub struct Shared {
     pub store: Store,
     pub environment: Environment,
     /// The resources served at this moment; replaced as a whole when a definition changes.
-    pub catalogue: ArcSwap<Catalogue>,
+    published: ArcSwap<Published>,
     pub limits: Limits,
     pub(super) in_flight: InFlight,
     pub(crate) metrics: Metrics,
+}
+
+/// A catalogue and what is made from it.
+pub struct Published {
+    pub catalogue: Arc<Catalogue>,
+    pub discovery: Discovery,
+    pub openapi: OpenApi,
+}
+
+impl Published {
+    fn new(catalogue: Arc<Catalogue>) -> Self {
+        Published {
+            discovery: Discovery::new(catalogue.clone()),
+            openapi: OpenApi::new(catalogue.clone()),
+            catalogue,
+        }
+    }
 }
 
 impl Config {
@@ -45,13 +64,23 @@ impl Shared {
             metrics: Metrics::new(config.environment.clock.now()),
             store: config.store,
             environment: config.environment,
-            catalogue: ArcSwap::from_pointee(config.catalogue),
+            published: ArcSwap::from_pointee(Published::new(Arc::new(config.catalogue))),
             limits: config.limits,
         }
     }
 
     /// The resources served at this moment.
     pub fn catalogue(&self) -> Arc<Catalogue> {
-        self.catalogue.load_full()
+        self.published.load().catalogue.clone()
+    }
+
+    /// The documents that describe those resources.
+    pub fn published(&self) -> Arc<Published> {
+        self.published.load_full()
+    }
+
+    /// Serves another set of resources from now on.
+    pub fn publish(&self, catalogue: Arc<Catalogue>) {
+        self.published.store(Arc::new(Published::new(catalogue)));
     }
 }

@@ -117,10 +117,9 @@ fn append(db: &Database, events: &[Arc<Event>], retired: &[Revision], floor: Rev
             log.remove(revision.0)?;
         }
         let mut meta = transaction.open_table(META)?;
-        if !retired.is_empty() {
+        let on_disk = meta.get(FLOOR)?.map(|value| value.value());
+        if on_disk != Some(floor.0) {
             meta.insert(FLOOR, floor.0)?;
-        }
-        if meta.get(LAYOUT)?.is_none() {
             meta.insert(LAYOUT, OUR_LAYOUT)?;
         }
     }

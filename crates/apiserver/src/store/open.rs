@@ -15,6 +15,8 @@ pub enum OpenError {
         #[source]
         source: std::io::Error,
     },
+    #[error("cannot reach {address}: {reason}")]
+    Unreachable { address: String, reason: String },
     #[error("the store in {} cannot be read: {reason}", path.display())]
     Damaged { path: PathBuf, reason: String },
 }

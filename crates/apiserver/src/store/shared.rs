@@ -48,6 +48,15 @@ impl Shared {
         retired
     }
 
+    /// Notes that the state is as new as a revision that changed nothing here.
+    pub(super) fn advance(&self, revision: Revision) {
+        let mut state = self.state.write();
+        state.advance(revision);
+        let revision = state.revision();
+        drop(state);
+        self.revision.send_replace(revision);
+    }
+
     /// Waits until readers see that revision.
     pub(super) async fn reached(&self, revision: Revision) {
         let mut seen = self.revision.subscribe();

@@ -94,6 +94,11 @@ impl State {
         counts.filter(|(_, live)| *live > 0).collect()
     }
 
+    /// Every object that exists now.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Record>> {
+        self.tables.values().flat_map(Table::all)
+    }
+
     /// Visits objects in the order of their paths; see `Table::walk`.
     pub(super) fn walk(
         &self,
@@ -146,6 +151,11 @@ impl State {
         self.revision = self.revision.max(revision);
     }
 
+    /// Notes that the store has reached a revision whose changes, if any, are none of ours.
+    pub(super) fn advance(&mut self, revision: Revision) {
+        self.revision = self.revision.max(revision);
+    }
+
     /// Forgets changes beyond the limits, and reports the revisions that nothing needs any more.
     pub(super) fn forget(&mut self, history: &History, now: Timestamp) -> Vec<Revision> {
         let mut retired = Vec::new();
@@ -162,6 +172,14 @@ impl State {
             self.forget_oldest(&mut retired);
         }
         retired
+    }
+
+    /// Forgets everything up to a revision that a remote engine has compacted.
+    pub(super) fn forget_through(&mut self, floor: Revision) {
+        while self.order.front().is_some_and(|oldest| oldest.revision <= floor) {
+            self.forget_oldest(&mut Vec::new());
+        }
+        self.floor = self.floor.max(floor.min(self.revision));
     }
 
     fn forget_oldest(&mut self, retired: &mut Vec<Revision>) {

@@ -39,6 +39,10 @@ impl Table {
         self.objects.get(path)?.latest.record()
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Record>> {
+        self.objects.values().filter_map(|versions| versions.latest.record())
+    }
+
     pub(super) fn live(&self) -> usize {
         self.live
     }

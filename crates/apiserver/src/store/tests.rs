@@ -3,6 +3,7 @@
 mod crash;
 mod disk;
 mod durable;
+pub(super) mod etcd;
 mod model;
 mod suite;
 

@@ -1,22 +1,122 @@
 //! Server-side apply.
 
-use super::Call;
+use super::create::create_object;
+use super::managed::{self, Ownership};
+use super::object;
+use super::update::{Desired, update_object};
 use super::write_options::WriteOptions;
+use super::{Call, create};
 use crate::error::{ApiError, Result};
 use crate::server::Body;
+use crate::server::decode::{self, FieldValidation};
 use crate::server::negotiate::BodyEncoding;
 use bytes::Bytes;
 use http::Response;
+use serde_json::{Value, json};
+use stead_machinery::apply::{self, ApplyError, Force};
+
+/// How often a create that loses against another becomes an update, and the other way round.
+const ATTEMPTS: usize = 5;
 
 pub async fn apply(
-    _call: &Call,
-    _bytes: &Bytes,
-    _encoding: BodyEncoding,
-    _options: &WriteOptions,
+    call: &Call,
+    bytes: &Bytes,
+    encoding: BodyEncoding,
+    options: &WriteOptions,
 ) -> Result<Response<Body>> {
-    Err(ApiError::new(
-        415,
-        "UnsupportedMediaType",
-        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
-    ))
+    let config = read(call, bytes, encoding, options)?;
+    for _ in 0..ATTEMPTS {
+        if call.find(&call.path.name).await?.is_some() {
+            let outcome = update_object(call, options, |old| desired(call, Some(old), &config, options)).await;
+            match outcome {
+                Err(error) if error.code == 404 => {}
+                other => return other?.answer(call, 200),
+            }
+        }
+        if !call.path.subresource.is_empty() {
+            return Err(call.not_found());
+        }
+        let uid = object::meta(&config, "uid");
+        if !uid.is_empty() {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(ApiError::conflict(&call.group_resource(), &call.path.name, why));
+        }
+        let created = desired(call, None, &config, options)?;
+        match create_object(call, created.object, Ownership::Applied, options).await {
+            Err(error) if error.reason == "AlreadyExists" => {}
+            other => return other?.answer(call, 201),
+        }
+    }
+    Err(ApiError::modified(&call.group_resource(), &call.path.name))
+}
+
+fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptions) -> Result<Value> {
+    let (version, kind) = (&call.resource.version, &call.resource.kind);
+    // JSON is YAML too, and its own decoder is faster and knows duplicates.
+    let encoding = match bytes.trim_ascii_start().first() {
+        Some(b'{') => BodyEncoding::Json,
+        _ => encoding,
+    };
+    let decoded = decode::decode(bytes, encoding, None)
+        .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+    let mut config = decoded.value;
+    if !config.is_object() {
+        return Err(ApiError::bad_request("error decoding YAML: the document is no object"));
+    }
+    if options.validation == FieldValidation::Strict && !decoded.strict.is_empty() {
+        return Err(decode::strict_error(version, kind, &decoded.strict));
+    }
+    for strict in decoded.strict {
+        call.warn(strict);
+    }
+    let sent = config["apiVersion"].as_str().unwrap_or_default();
+    if sent != call.api_version || config["kind"].as_str().unwrap_or_default() != kind {
+        return Err(ApiError::bad_request(format!(
+            "invalid object type: {sent}, Kind={}",
+            config["kind"].as_str().unwrap_or_default()
+        )));
+    }
+    match object::name(&config) {
+        "" => object::set_meta(&mut config, "name", &call.path.name),
+        name if name != call.path.name => {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                call.path.name
+            )));
+        }
+        _ => {}
+    }
+    create::match_namespace(call, &mut config)?;
+    Ok(config)
+}
+
+fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOptions) -> Result<Desired> {
+    let force = match options.force {
+        true => Force::Yes,
+        false => Force::No,
+    };
+    let merged = managed::with_kind(call, |kind| {
+        apply::apply(live, config, kind, &managed::writer(call, options), force)
+    });
+    let object = merged.map_err(refused)?;
+    Ok(Desired {
+        object: call.fit(object, options.validation)?,
+        ownership: Ownership::Applied,
+    })
+}
+
+fn refused(error: ApplyError) -> ApiError {
+    match error {
+        ApplyError::Conflicts(conflicts) => {
+            let causes: Vec<Value> = conflicts
+                .causes()
+                .into_iter()
+                .map(|cause| json!({"reason": "FieldManagerConflict", "message": cause.message, "field": cause.field}))
+                .collect();
+            ApiError::new(409, "Conflict", conflicts.to_string()).with_details(json!({"causes": causes}))
+        }
+        ApplyError::Malformed(why) => ApiError::bad_request(why),
+        ApplyError::Untyped(why) => ApiError::new(500, "", why),
+    }
 }

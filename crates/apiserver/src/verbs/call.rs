@@ -22,6 +22,8 @@ pub struct Call {
     pub shared: Arc<Shared>,
     pub catalogue: Arc<Catalogue>,
     pub resource: Arc<Resource>,
+    /// Group and version of the resource, as objects carry them.
+    pub api_version: String,
     pub path: ResourcePath,
     pub verb: &'static str,
     pub query: Query,
@@ -60,6 +62,7 @@ impl Call {
             shared: self.shared.clone(),
             catalogue: self.catalogue.clone(),
             resource: self.resource.clone(),
+            api_version: self.api_version.clone(),
             path: ResourcePath {
                 namespace: namespace.to_string(),
                 ..self.path.clone()
@@ -73,6 +76,19 @@ impl Call {
             now: self.now,
             warnings: Mutex::default(),
         }
+    }
+
+    /// The same call as if it were this verb on the object itself.
+    pub fn of_main_resource(&self, verb: &'static str) -> Call {
+        let mut call = self.in_namespace(&self.path.namespace);
+        call.path.subresource = String::new();
+        call.verb = verb;
+        call
+    }
+
+    /// The place of an object of another resource in the namespace of the request.
+    pub fn key_of(&self, resource: &str, name: &str) -> Key {
+        Key::new(resource, self.path.namespace.as_str(), name)
     }
 
     /// All objects that the request's path covers.
@@ -196,6 +212,25 @@ impl Call {
                 (&resource.group, &resource.version, &resource.kind, schema)
             }
         }
+    }
+
+    /// Fits what a patch has made to the kind: drops fields that it does not have, refuses wrong types.
+    pub fn fit(&self, value: Value, validation: FieldValidation) -> Result<Value> {
+        let Resource { version, kind, .. } = &*self.resource;
+        let schema = self.resource.origin_is_built_in().then(|| self.resource.schema());
+        let decoded = decode::decode_value(value, schema).map_err(|error| {
+            let subject = match self.resource.group.as_str() {
+                "" => kind.clone(),
+                group => format!("{kind}.{group}"),
+            };
+            let message = format!(
+                "{subject} \"{}\" is invalid: patch: Invalid value: {error}",
+                self.path.name
+            );
+            ApiError::new(422, "Invalid", message)
+        })?;
+        self.heed(validation, version, kind, decoded.strict)?;
+        Ok(decoded.value)
     }
 
     /// Warns of, refuses or ignores what strict decoding found.

@@ -1,8 +1,9 @@
 //! Create: from a body to a stored object.
 
+use super::managed::{self, Ownership};
 use super::object;
 use super::write_options::{Commit, OptionsKind, WriteOptions};
-use super::{Call, admit, encode, managed, metadata};
+use super::{Call, admit, encode, metadata};
 use crate::admission::Operation;
 use crate::error::{ApiError, Result};
 use crate::kinds;
@@ -42,12 +43,17 @@ impl Outcome {
 pub async fn create(call: &Call, body: Body) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Create)?;
     let object = call.read_object(body, options.validation).await?;
-    let outcome = create_object(call, object, &options).await?;
+    let outcome = create_object(call, object, Ownership::Update, &options).await?;
     outcome.answer(call, 201)
 }
 
 /// Creates an object that is in the version of the request.
-pub async fn create_object(call: &Call, mut object: Value, options: &WriteOptions) -> Result<Outcome> {
+pub async fn create_object(
+    call: &Call,
+    mut object: Value,
+    ownership: Ownership,
+    options: &WriteOptions,
+) -> Result<Outcome> {
     for field in [
         "uid",
         "creationTimestamp",
@@ -62,7 +68,7 @@ pub async fn create_object(call: &Call, mut object: Value, options: &WriteOption
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let result = create_once(call, sent.clone(), options).await;
+        let result = create_once(call, sent.clone(), ownership, options).await;
         let generated = object::name(&sent).is_empty() && !object::meta(&sent, "generateName").is_empty();
         match result {
             Err(error) if error.reason == "AlreadyExists" && generated && attempt < NAME_ATTEMPTS => {}
@@ -82,10 +88,12 @@ pub async fn create_object(call: &Call, mut object: Value, options: &WriteOption
     }
 }
 
-async fn create_once(call: &Call, mut object: Value, options: &WriteOptions) -> Result<Outcome> {
+async fn create_once(call: &Call, mut object: Value, ownership: Ownership, options: &WriteOptions) -> Result<Outcome> {
     fill_metadata(call, &mut object);
     kinds::default(&call.resource, &mut object);
-    managed::created(call, &mut object, options);
+    if ownership == Ownership::Update {
+        managed::track(call, &mut object, None, options);
+    }
     let mut review = admit::review(call, Operation::Create, object, None, options);
     admit::mutate(call, &mut review).await?;
     let mut object = review.object.take().unwrap_or_default();

@@ -248,5 +248,8 @@ fn mark_deleting(call: &Call, object: &mut Value) {
     if first {
         object::set_meta(object, "deletionTimestamp", &object::time(call.now));
     }
-    object::metadata_mut(object).insert("deletionGracePeriodSeconds".to_string(), 0.into());
+    // A namespace shows its end in its phase and has no grace period.
+    if call.resource.plural != "namespaces" {
+        object::metadata_mut(object).insert("deletionGracePeriodSeconds".to_string(), 0.into());
+    }
 }

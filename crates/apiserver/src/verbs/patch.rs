@@ -1,7 +1,8 @@
 //! Patch: JSON patch, merge patch, strategic merge patch and apply.
 
 use super::Call;
-use super::update::{Desired, Ownership, update_object};
+use super::managed::Ownership;
+use super::update::{Desired, update_object};
 use super::write_options::{OptionsKind, WriteOptions};
 use crate::catalogue::Origin;
 use crate::error::{ApiError, Result};
@@ -11,6 +12,7 @@ use crate::server::negotiate::{BodyEncoding, unsupported_media_type};
 use http::Response;
 use serde_json::Value;
 use stead_machinery::patch::{self, PatchError};
+use stead_machinery::schema::SchemaRef;
 
 /// The kinds of patches, by their content types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,40 +23,66 @@ enum PatchKind {
     Apply(BodyEncoding),
 }
 
+/// A patch that is no apply, ready to be made on any state of its object.
+pub struct Patch {
+    kind: PatchKind,
+    document: Value,
+    pub options: WriteOptions,
+}
+
 pub async fn patch(call: &Call, body: Body) -> Result<Response<Body>> {
-    let kind = patch_kind(call)?;
-    let options_kind = match kind {
-        PatchKind::Apply(_) => OptionsKind::Apply,
-        _ => OptionsKind::Patch,
-    };
-    let bytes = body::read(body, call.shared.limits.body).await?;
-    let options = WriteOptions::parse(&call.query, &call.headers, options_kind)?;
-    if let PatchKind::Apply(encoding) = kind {
+    if let PatchKind::Apply(encoding) = patch_kind(call)? {
+        let bytes = body::read(body, call.shared.limits.body).await?;
+        let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Apply)?;
         return super::apply::apply(call, &bytes, encoding, &options).await;
     }
-    let document: Value = serde_json::from_slice(&bytes).map_err(|error| {
-        ApiError::bad_request(format!("error decoding patch: {}", decode::json_error(&bytes, &error)))
-    })?;
-    let outcome = update_object(call, &options, |old| {
-        let patched = apply_patch(call, kind, old, &document)?;
-        let schema = match call.resource.origin {
-            Origin::BuiltIn => Some(call.resource.schema()),
-            Origin::Custom(_) => None,
-        };
-        let decoded = decode::decode_value(patched, schema).map_err(|error| unprocessable(call, &error.to_string()))?;
-        call.heed(
-            options.validation,
-            &call.resource.version,
-            &call.resource.kind,
-            decoded.strict,
-        )?;
+    let patch = Patch::read(call, body).await?;
+    let outcome = update_object(call, &patch.options, |old| {
+        let patched = patch.apply(old, Some(call.resource.schema()))?;
         Ok(Desired {
-            object: decoded.value,
+            object: call.fit(patched, patch.options.validation)?,
             ownership: Ownership::Update,
         })
     })
     .await?;
     outcome.answer(call, 200)
+}
+
+impl Patch {
+    pub async fn read(call: &Call, body: Body) -> Result<Self> {
+        let kind = patch_kind(call)?;
+        let bytes = body::read(body, call.shared.limits.body).await?;
+        let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Patch)?;
+        let document: Value = serde_json::from_slice(&bytes).map_err(|error| {
+            ApiError::bad_request(format!("error decoding patch: {}", decode::json_error(&bytes, &error)))
+        })?;
+        Ok(Patch {
+            kind,
+            document,
+            options,
+        })
+    }
+
+    /// The object as the patch makes it.
+    pub fn apply(&self, old: &Value, schema: Option<SchemaRef<'_>>) -> Result<Value> {
+        let mut patched = old.clone();
+        let document = &self.document;
+        let outcome = match (self.kind, schema) {
+            (PatchKind::Json, _) => patch::json::apply(&mut patched, document),
+            (PatchKind::Strategic, Some(schema)) => patch::strategic::apply(&mut patched, document.clone(), schema),
+            _ => patch::merge::apply(&mut patched, document.clone()),
+        };
+        outcome.map(|()| patched).map_err(|error| match error {
+            PatchError::Malformed(why) => ApiError::bad_request(why),
+            PatchError::Inapplicable(why) => ApiError::new(422, "Invalid", why).with_details(serde_json::json!({})),
+            PatchError::TooManyOperations { .. } => ApiError::new(
+                413,
+                "RequestEntityTooLarge",
+                format!("Request entity too large: {error}"),
+            ),
+            PatchError::Unexpected(why) => ApiError::new(500, "", why),
+        })
+    }
 }
 
 fn patch_kind(call: &Call) -> Result<PatchKind> {
@@ -83,40 +111,4 @@ fn patch_kind(call: &Call) -> Result<PatchKind> {
             }
         })),
     }
-}
-
-fn apply_patch(call: &Call, kind: PatchKind, old: &Value, document: &Value) -> Result<Value> {
-    let mut patched = old.clone();
-    let outcome = match kind {
-        PatchKind::Json => patch::json::apply(&mut patched, document),
-        PatchKind::Merge => patch::merge::apply(&mut patched, document.clone()),
-        PatchKind::Strategic => patch::strategic::apply(&mut patched, document.clone(), call.resource.schema()),
-        PatchKind::Apply(_) => Ok(()),
-    };
-    outcome.map(|()| patched).map_err(|error| match error {
-        PatchError::Malformed(why) => ApiError::bad_request(why),
-        PatchError::Inapplicable(why) => ApiError::new(422, "Invalid", why).with_details(serde_json::json!({})),
-        PatchError::TooManyOperations { .. } => ApiError::new(
-            413,
-            "RequestEntityTooLarge",
-            format!("Request entity too large: {error}"),
-        ),
-        PatchError::Unexpected(why) => ApiError::new(500, "", why),
-    })
-}
-
-/// A patch that makes an object that cannot be one.
-fn unprocessable(call: &Call, why: &str) -> ApiError {
-    ApiError::new(
-        422,
-        "Invalid",
-        format!(
-            "{} \"{}\" is invalid: patch: Invalid value: {why}",
-            match call.resource.group.as_str() {
-                "" => call.resource.kind.clone(),
-                group => format!("{}.{group}", call.resource.kind),
-            },
-            call.path.name
-        ),
-    )
 }

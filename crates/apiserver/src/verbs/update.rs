@@ -2,10 +2,13 @@
 //!
 //! Put and every kind of patch end here; they differ only in how the new state is made from the old one.
 
+mod parts;
+
 use super::create::{Outcome, check_size, create_object, match_namespace};
+use super::managed::{self, Ownership};
 use super::object;
 use super::write_options::{Commit, OptionsKind, WriteOptions};
-use super::{Call, admit, encode, managed, metadata};
+use super::{Call, admit, encode, metadata};
 use crate::admission::Operation;
 use crate::error::{ApiError, Result};
 use crate::kinds::{self, strategy};
@@ -18,13 +21,6 @@ use stead_machinery::field::FieldError;
 
 /// How often a change that names no version is tried again when another write came between.
 const ATTEMPTS: usize = 100;
-
-/// Whether the fields of the new state have been attributed to their managers already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ownership {
-    Update,
-    Applied,
-}
 
 /// A new state made from the old one.
 pub struct Desired {
@@ -43,7 +39,9 @@ pub async fn update(call: &Call, body: Body) -> Result<Response<Body>> {
         && object::meta(&object, "resourceVersion").is_empty()
         && object::meta(&object, "uid").is_empty();
     if may_create && call.find(&call.path.name).await?.is_none() {
-        return create_object(call, object, &options).await?.answer(call, 201);
+        return create_object(call, object, Ownership::Update, &options)
+            .await?
+            .answer(call, 201);
     }
     let outcome = update_object(call, &options, |_| {
         Ok(Desired {
@@ -107,10 +105,10 @@ async fn update_once(
     let Desired { mut object, ownership } = make(&old)?;
     let conditional = check_version(call, &object, &old)?;
     kinds::default(&call.resource, &mut object);
-    keep_other_half(call, &mut object, &old);
+    parts::keep_other(call, &mut object, &old);
     keep_system_metadata(&mut object, &old);
     if ownership == Ownership::Update {
-        managed::updated(call, &mut object, &old, options);
+        managed::track(call, &mut object, Some(&old), options);
     }
     let mut review = admit::review(call, Operation::Update, object, Some(old.clone()), options);
     admit::mutate(call, &mut review).await?;
@@ -170,26 +168,11 @@ fn check_version(call: &Call, object: &Value, old: &Value) -> Result<Conditional
     if sent != object::meta(old, "resourceVersion") {
         return Err(ApiError::modified(&call.group_resource(), &call.path.name));
     }
-    Ok(Conditional::Yes)
-}
-
-/// The status endpoint changes the status alone; the main one everything else.
-fn keep_other_half(call: &Call, object: &mut Value, old: &Value) {
-    match call.path.subresource.as_str() {
-        "status" => {
-            let mut kept = old.clone();
-            object::copy_field(object, &mut kept, "status");
-            for field in ["resourceVersion", "managedFields"] {
-                object::copy_meta(object, &mut kept, field);
-            }
-            strategy::status_metadata(&call.resource, object, &mut kept);
-            *object = kept;
-        }
-        "" if call.resource.has_status() && strategy::of(&call.resource).status_apart => {
-            object::copy_field(old, object, "status");
-        }
-        _ => {}
-    }
+    // A patch is made anew from the newer state; it fails there if it named a version itself.
+    Ok(match call.verb {
+        "patch" => Conditional::No,
+        _ => Conditional::Yes,
+    })
 }
 
 /// Metadata that only the server sets stays as it is.
@@ -214,6 +197,7 @@ async fn commit(
     conditional: Conditional,
 ) -> Result<Outcome, Failed> {
     object::copy_meta(old, &mut object, "resourceVersion");
+    stead_machinery::apply::keep_times_of_unchanged(old, &mut object);
     let gone = released(&object, old);
     if !gone && object == *old {
         // Nothing changed: no write, no new version, no event.

@@ -5,4 +5,8 @@ mod api;
 #[cfg(test)]
 mod objects;
 #[cfg(test)]
+mod patching;
+#[cfg(test)]
+mod subresources;
+#[cfg(test)]
 mod watching;

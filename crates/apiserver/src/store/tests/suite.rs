@@ -1,40 +1,47 @@
 //! The promises that every engine keeps. Each story gets a fresh store from each engine.
 
+use super::etcd::Cluster;
 use super::*;
 use futures::future::join_all;
 use serde_json::Value;
 
-/// Makes stores on one engine, and keeps what they stand on.
-struct Bench {
-    engine: &'static str,
-    directories: Vec<tempfile::TempDir>,
+/// What a story's store stands on.
+enum Bench {
+    Memory,
+    Durable(tempfile::TempDir),
+    Etcd(EtcdAddress),
 }
 
 impl Bench {
-    fn new(engine: &'static str) -> Bench {
-        let directories = Vec::new();
-        Bench { engine, directories }
-    }
-
-    async fn store(&mut self, history: History) -> Store {
+    async fn store(&self, history: History) -> Store {
         let clock = Environment::real().clock;
-        match self.engine {
-            "memory" => Store::in_memory(clock, history),
-            "durable" => {
-                let directory = tempfile::tempdir().unwrap();
-                let store = Store::open(directory.path(), clock, history).unwrap();
-                self.directories.push(directory);
-                store
-            }
-            other => panic!("no engine {other}"),
+        match self {
+            Bench::Memory => Store::in_memory(clock, history),
+            Bench::Durable(directory) => Store::open(directory.path(), clock, history).unwrap(),
+            Bench::Etcd(address) => Store::connect(address, clock, history).await.unwrap(),
         }
     }
 }
 
 macro_rules! on_every_engine {
     ($($story:ident)*) => {
-        mod memory { $( #[tokio::test] async fn $story() { super::$story(super::Bench::new("memory")).await; } )* }
-        mod durable { $( #[tokio::test] async fn $story() { super::$story(super::Bench::new("durable")).await; } )* }
+        mod memory {
+            $( #[tokio::test] async fn $story() { super::$story(super::Bench::Memory).await; } )*
+        }
+        mod durable {
+            $( #[tokio::test] async fn $story() {
+                super::$story(super::Bench::Durable(tempfile::tempdir().unwrap())).await;
+            } )*
+        }
+        /// One etcd serves them all, each under a root of its own, because it takes a while to start.
+        #[tokio::test]
+        async fn every_story_holds_on_etcd() {
+            let Some(cluster) = Cluster::start(1) else { return };
+            $(
+                println!(stringify!($story));
+                $story(Bench::Etcd(cluster.address(stringify!($story)))).await;
+            )*
+        }
     };
 }
 
@@ -51,7 +58,7 @@ on_every_engine! {
     all_watchers_share_one_event
 }
 
-async fn a_created_object_reads_back_with_its_revision_and_shared_parsed_form(mut bench: Bench) {
+async fn a_created_object_reads_back_with_its_revision_and_shared_parsed_form(bench: Bench) {
     let store = bench.store(History::default()).await;
     let made = create(&store, &pod("a", "x")).await;
     let read = store.get(&pod("a", "x")).await.unwrap().unwrap();
@@ -65,7 +72,7 @@ async fn a_created_object_reads_back_with_its_revision_and_shared_parsed_form(mu
     assert!(store.get(&pod("a", "y")).await.unwrap().is_none());
 }
 
-async fn writes_are_refused_when_the_object_is_not_what_the_client_thought(mut bench: Bench) {
+async fn writes_are_refused_when_the_object_is_not_what_the_client_thought(bench: Bench) {
     let store = bench.store(History::default()).await;
     let key = pod("a", "x");
     let first = create(&store, &key).await;
@@ -92,7 +99,7 @@ async fn writes_are_refused_when_the_object_is_not_what_the_client_thought(mut b
     assert_eq!(reborn.created, reborn.revision);
 }
 
-async fn of_many_writers_with_one_expectation_exactly_one_wins(mut bench: Bench) {
+async fn of_many_writers_with_one_expectation_exactly_one_wins(bench: Bench) {
     let store = bench.store(History::default()).await;
     let first = create(&store, &pod("a", "x")).await;
     let answers = join_all((2..34).map(|step| store.write(update_of(&first, step)))).await;
@@ -104,7 +111,7 @@ async fn of_many_writers_with_one_expectation_exactly_one_wins(mut bench: Bench)
     assert_eq!(step(&everything(&store).await.records[0]), step(won[0]));
 }
 
-async fn a_paginated_list_stays_at_its_revision_while_objects_come_and_go(mut bench: Bench) {
+async fn a_paginated_list_stays_at_its_revision_while_objects_come_and_go(bench: Bench) {
     let store = bench.store(History::default()).await;
     let mut records = Vec::new();
     for name in ["a", "b", "c", "d"] {
@@ -136,7 +143,7 @@ async fn a_paginated_list_stays_at_its_revision_while_objects_come_and_go(mut be
     assert!(matches!(future, Err(StoreError::FutureRevision { current }) if current >= newest.revision));
 }
 
-async fn a_watch_from_the_past_sees_every_change_of_its_prefix_in_order(mut bench: Bench) {
+async fn a_watch_from_the_past_sees_every_change_of_its_prefix_in_order(bench: Bench) {
     let store = bench.store(History::default()).await;
     let start = store.revision();
     let first = create(&store, &pod("a", "x")).await;
@@ -171,7 +178,7 @@ async fn a_watch_from_the_past_sees_every_change_of_its_prefix_in_order(mut benc
     assert!(matches!(future, Err(StoreError::FutureRevision { .. })));
 }
 
-async fn a_deleted_event_carries_the_final_state_at_the_revision_of_the_delete(mut bench: Bench) {
+async fn a_deleted_event_carries_the_final_state_at_the_revision_of_the_delete(bench: Bench) {
     let store = bench.store(History::default()).await;
     let mut watch = store.watch(&Prefix::resource("pods"), None).unwrap();
     let first = create(&store, &pod("a", "x")).await;
@@ -188,7 +195,7 @@ async fn a_deleted_event_carries_the_final_state_at_the_revision_of_the_delete(m
     assert_eq!(step(event.previous.as_ref().unwrap()), 1);
 }
 
-async fn what_falls_out_of_the_history_is_compacted_and_nothing_else(mut bench: Bench) {
+async fn what_falls_out_of_the_history_is_compacted_and_nothing_else(bench: Bench) {
     let changes = 3;
     let store = bench
         .store(History {
@@ -226,7 +233,7 @@ async fn what_falls_out_of_the_history_is_compacted_and_nothing_else(mut bench: 
     assert!(lazy.try_next().unwrap().is_some());
 }
 
-async fn a_slow_watcher_is_ended_and_holds_up_nobody(mut bench: Bench) {
+async fn a_slow_watcher_is_ended_and_holds_up_nobody(bench: Bench) {
     let changes = 5;
     let store = bench
         .store(History {
@@ -249,7 +256,7 @@ async fn a_slow_watcher_is_ended_and_holds_up_nobody(mut bench: Bench) {
     );
 }
 
-async fn a_view_follows_the_store_without_a_task(mut bench: Bench) {
+async fn a_view_follows_the_store_without_a_task(bench: Bench) {
     let changes = 2;
     let store = bench
         .store(History {
@@ -279,7 +286,7 @@ async fn a_view_follows_the_store_without_a_task(mut bench: Bench) {
     assert!(view.read(&store).is_empty());
 }
 
-async fn all_watchers_share_one_event(mut bench: Bench) {
+async fn all_watchers_share_one_event(bench: Bench) {
     let store = bench.store(History::default()).await;
     let mut watches: Vec<_> = (0..10)
         .map(|_| store.watch(&Prefix::resource("pods"), None).unwrap())

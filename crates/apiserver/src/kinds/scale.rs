@@ -1,0 +1,151 @@
+//! `/scale`: one number of a workload, in the same form for every kind that has it.
+
+use crate::catalogue::{Origin, Resource};
+use crate::error::{ApiError, Result};
+use crate::server::{Body, respond};
+use crate::verbs::managed::Ownership;
+use crate::verbs::object::{self, at};
+use crate::verbs::patch::Patch;
+use crate::verbs::update::{Desired, update_object};
+use crate::verbs::write_options::{OptionsKind, WriteOptions};
+use crate::verbs::{Call, selection};
+use http::Response;
+use serde_json::{Map, Value, json};
+use stead_machinery::field::FieldError;
+
+/// Where a kind keeps what its scale shows.
+struct Paths {
+    spec: String,
+    status: String,
+    selector: Option<String>,
+}
+
+pub async fn scale(call: &Call, body: Body) -> Result<Response<Body>> {
+    let paths = paths(&call.resource);
+    match call.verb {
+        "get" => {
+            let record = call.existing().await?;
+            let object = call.in_version(&record.value());
+            respond::object(200, &shown(call, &object, &paths), call.accepted)
+        }
+        "update" => {
+            let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Update)?;
+            let sent = call.read_object(body, options.validation).await?;
+            if object::name(&sent) != call.path.name && !object::name(&sent).is_empty() {
+                return Err(ApiError::bad_request(format!(
+                    "the name of the object ({}) does not match the name on the URL ({})",
+                    object::name(&sent),
+                    call.path.name
+                )));
+            }
+            change(call, &options, &paths, |_| Ok(sent.clone())).await
+        }
+        "patch" => {
+            let patch = Patch::read(call, body).await?;
+            let schema = crate::catalogue::built_in::kind("autoscaling", "v1", "Scale");
+            change(call, &patch.options, &paths, |scale| patch.apply(scale, schema)).await
+        }
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+async fn change(
+    call: &Call,
+    options: &WriteOptions,
+    paths: &Paths,
+    make: impl Fn(&Value) -> Result<Value>,
+) -> Result<Response<Body>> {
+    let outcome = update_object(call, options, |old| {
+        let scale = make(&shown(call, old, paths))?;
+        let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+        if replicas < 0 {
+            let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+            return Err(ApiError::invalid("autoscaling", "Scale", &call.path.name, &[error]));
+        }
+        let mut object = old.clone();
+        set(&mut object, &paths.spec, replicas.into());
+        for field in ["resourceVersion", "uid"] {
+            object::copy_meta(&scale, &mut object, field);
+        }
+        Ok(Desired {
+            object,
+            ownership: Ownership::Update,
+        })
+    })
+    .await?;
+    respond::object(200, &shown(call, &outcome.object(call), paths), call.accepted)
+}
+
+/// The scale of an object.
+fn shown(call: &Call, object: &Value, paths: &Paths) -> Value {
+    let mut metadata = Map::new();
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object["metadata"].get(field) {
+            metadata.insert(field.to_string(), value.clone());
+        }
+    }
+    let mut spec = Map::new();
+    if let Some(replicas) = at(object, &paths.spec).as_i64().filter(|replicas| *replicas != 0) {
+        spec.insert("replicas".to_string(), replicas.into());
+    }
+    let mut status = json!({"replicas": at(object, &paths.status).as_i64().unwrap_or(0)});
+    if let Some(selector) = selector(call, object, paths) {
+        status["selector"] = selector.into();
+    }
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+/// The selector in the form of a query.
+fn selector(call: &Call, object: &Value, paths: &Paths) -> Option<String> {
+    let found = at(object, paths.selector.as_deref()?);
+    if selection::is_custom(&call.resource) {
+        return found.as_str().map(str::to_string);
+    }
+    let text = match super::id(&call.resource) {
+        // A plain map of labels.
+        ("", "replicationcontrollers") => {
+            let pairs = found.as_object().into_iter().flatten();
+            let terms: Vec<String> = pairs
+                .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+                .collect();
+            terms.join(",")
+        }
+        _ => stead_machinery::selector::LabelSelector::from_object(found)
+            .ok()?
+            .to_string(),
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+fn paths(resource: &Resource) -> Paths {
+    match &resource.origin {
+        Origin::BuiltIn => Paths {
+            spec: "spec.replicas".to_string(),
+            status: "status.replicas".to_string(),
+            selector: Some("spec.selector".to_string()),
+        },
+        Origin::Custom(custom) => {
+            let path = |path: &str| path.trim_start_matches('.').to_string();
+            Paths {
+                spec: path(&custom.scale.spec_replicas),
+                status: path(&custom.scale.status_replicas),
+                selector: Some(path(&custom.scale.selector)).filter(|path| !path.is_empty()),
+            }
+        }
+    }
+}
+
+/// Sets a value at a dotted path, making the objects on the way.
+fn set(object: &mut Value, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => {
+            if let Value::Object(map) = object {
+                map.insert(path.to_string(), value);
+            }
+        }
+        Some((first, rest)) => {
+            object::map_mut(object, first);
+            set(&mut object[first], rest, value);
+        }
+    }
+}

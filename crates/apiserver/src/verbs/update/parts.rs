@@ -1,0 +1,86 @@
+//! Which part of an object a path changes: the status, one list of the spec, or everything but the status.
+
+use crate::kinds::strategy;
+use crate::verbs::{Call, object};
+use serde_json::Value;
+
+/// Takes everything that the path does not change over from the old state.
+pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
+    match call.path.subresource.as_str() {
+        "" if call.resource.has_status() && strategy::of(&call.resource).status_apart => {
+            object::copy_field(old, object, "status");
+        }
+        "status" => {
+            let mut kept = keep(object, old);
+            object::copy_field(object, &mut kept, "status");
+            strategy::status_metadata(&call.resource, object, &mut kept);
+            *object = kept;
+        }
+        "approval" => {
+            let mut kept = keep(object, old);
+            let conditions = decided(&object["status"]["conditions"], &old["status"]["conditions"]);
+            object::map_mut(&mut kept, "status").insert("conditions".to_string(), conditions);
+            *object = kept;
+        }
+        "ephemeralcontainers" => {
+            let mut kept = keep(object, old);
+            let added = object["spec"]["ephemeralContainers"].clone();
+            if !added.is_null() {
+                object::map_mut(&mut kept, "spec").insert("ephemeralContainers".to_string(), added);
+            }
+            *object = kept;
+        }
+        "resize" => {
+            let mut kept = keep(object, old);
+            for list in ["containers", "initContainers"] {
+                resize(&mut kept["spec"][list], &object["spec"][list]);
+            }
+            *object = kept;
+        }
+        "finalize" => {
+            let mut kept = keep(object, old);
+            let finalizers = object["spec"]["finalizers"].clone();
+            let spec = object::map_mut(&mut kept, "spec");
+            match finalizers.as_array().is_some_and(|finalizers| !finalizers.is_empty()) {
+                true => spec.insert("finalizers".to_string(), finalizers),
+                false => spec.remove("finalizers"),
+            };
+            *object = kept;
+        }
+        _ => {}
+    }
+}
+
+/// The old state with what every write carries: the version it is based on, and what it says of owners.
+fn keep(object: &Value, old: &Value) -> Value {
+    let mut kept = old.clone();
+    for field in ["resourceVersion", "managedFields"] {
+        object::copy_meta(object, &mut kept, field);
+    }
+    kept
+}
+
+/// The conditions of a signing request after a decision: decisions as sent, all others as they were.
+fn decided(sent: &Value, old: &Value) -> Value {
+    let is_decision = |condition: &&Value| matches!(condition["type"].as_str(), Some("Approved" | "Denied"));
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let others = list(old).into_iter().filter(|condition| !is_decision(&condition));
+    let decisions = list(sent).into_iter().filter(|condition| is_decision(&condition));
+    Value::Array(others.chain(decisions).collect())
+}
+
+/// Takes over the resources of containers, by name.
+fn resize(kept: &mut Value, sent: &Value) {
+    let Value::Array(kept) = kept else { return };
+    for container in kept {
+        let found = sent
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|sent| sent["name"] == container["name"]);
+        if let Some(found) = found {
+            object::copy_field(found, container, "resources");
+            object::copy_field(found, container, "resizePolicy");
+        }
+    }
+}
