@@ -4,6 +4,7 @@
 //! in a special way; a kind that is not named takes the generic path.
 
 pub mod admission;
+mod allocation;
 mod binding;
 pub mod bootstrap;
 pub mod convert;
@@ -13,9 +14,11 @@ pub mod names;
 mod namespace;
 mod pod;
 mod scale;
+pub mod service;
 mod status;
 pub mod strategy;
 
+pub use allocation::Allocation;
 pub use bootstrap::bootstrap;
 
 use crate::catalogue::Resource;
@@ -60,8 +63,10 @@ pub fn create_errors(_call: &Call, _object: &Value) -> Vec<FieldError> {
 
 /// Carries over what an update may not change silently.
 pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Result<()> {
-    if let ("", "namespaces") = id(&call.resource) {
-        namespace::prepare_update(object, old, &call.path.subresource);
+    match id(&call.resource) {
+        ("", "namespaces") => namespace::prepare_update(object, old, &call.path.subresource),
+        ("", "services") => service::prepare_update(object, old),
+        _ => {}
     }
     Ok(())
 }
@@ -71,31 +76,28 @@ pub fn update_errors(_call: &Call, _object: &Value, _old: &Value) -> Vec<FieldEr
     Vec::new()
 }
 
-/// Something taken for a write, given back unless the write succeeds.
-#[must_use]
-#[derive(Default)]
-pub struct Allocation {
-    kept: bool,
-}
-
-impl Allocation {
-    pub fn keep(&mut self) {
-        self.kept = true;
+/// The last step before a create is stored: what has to be taken from a pool.
+pub async fn begin_create(call: &Call, object: &mut Value, commit: Commit) -> Result<Allocation> {
+    match id(&call.resource) {
+        ("", "services") => service::begin_create(call, object, commit).await,
+        _ => Ok(Allocation::default()),
     }
 }
 
-/// The last step before a create is stored: what has to be taken from a pool.
-pub async fn begin_create(_call: &Call, _object: &mut Value, _commit: Commit) -> Result<Allocation> {
-    Ok(Allocation::default())
-}
-
 /// The same for an update.
-pub async fn begin_update(_call: &Call, _object: &mut Value, _old: &Value, _commit: Commit) -> Result<Allocation> {
-    Ok(Allocation::default())
+pub async fn begin_update(call: &Call, object: &mut Value, old: &Value, commit: Commit) -> Result<Allocation> {
+    match id(&call.resource) {
+        ("", "services") => service::begin_update(call, object, old, commit).await,
+        _ => Ok(Allocation::default()),
+    }
 }
 
 /// An object is gone.
-pub async fn deleted(_call: &Call, _record: &Record) {}
+pub async fn deleted(call: &Call, record: &Record) {
+    if let ("", "services") = id(&call.resource) {
+        service::deleted(call, &record.value()).await;
+    }
+}
 
 /// Whether an object may be deleted at all.
 pub fn check_delete(call: &Call, old: &Value) -> Result<()> {

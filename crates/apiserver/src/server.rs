@@ -19,7 +19,7 @@ pub use body::Body;
 pub(crate) use dispatch::generic;
 pub use limits::Limits;
 pub(crate) use metrics::WatchGuard;
-pub use state::{Config, Shared};
+pub use state::{Config, Network, Shared};
 
 use crate::store::StoreError;
 use bytes::Bytes;

@@ -5,9 +5,11 @@ use super::metrics::Metrics;
 use crate::catalogue::Catalogue;
 use crate::discovery::Discovery;
 use crate::environment::Environment;
+use crate::kinds::service::{Cidr, node_ports};
 use crate::openapi::OpenApi;
-use crate::store::Store;
+use crate::store::{Store, View};
 use arc_swap::ArcSwap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What a server is made of.
@@ -16,6 +18,19 @@ pub struct Config {
     pub environment: Environment,
     pub catalogue: Catalogue,
     pub limits: Limits,
+    /// The range that services get their addresses from.
+    pub services: Cidr,
+    /// The address under which clients reach this server; the `kubernetes` service leads there.
+    pub advertised: Option<SocketAddr>,
+}
+
+/// Addresses and ports of the cluster.
+pub struct Network {
+    pub services: Cidr,
+    pub advertised: Option<SocketAddr>,
+    pub(crate) ports: View<Vec<i64>>,
+    /// Held while a service's ports are chosen and stored.
+    pub(crate) ports_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The state of one server.
@@ -25,6 +40,7 @@ pub struct Shared {
     /// The resources served at this moment; replaced as a whole when a definition changes.
     published: ArcSwap<Published>,
     pub limits: Limits,
+    pub network: Network,
     pub(super) in_flight: InFlight,
     pub(crate) metrics: Metrics,
 }
@@ -53,6 +69,8 @@ impl Config {
             environment,
             catalogue,
             limits: Limits::default(),
+            services: Cidr::default(),
+            advertised: None,
         }
     }
 }
@@ -66,6 +84,12 @@ impl Shared {
             environment: config.environment,
             published: ArcSwap::from_pointee(Published::new(Arc::new(config.catalogue))),
             limits: config.limits,
+            network: Network {
+                services: config.services,
+                advertised: config.advertised,
+                ports: node_ports(),
+                ports_lock: Arc::default(),
+            },
         }
     }
 

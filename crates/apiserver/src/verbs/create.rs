@@ -8,7 +8,7 @@ use crate::admission::Operation;
 use crate::error::{ApiError, Result};
 use crate::kinds;
 use crate::server::Body;
-use crate::store::{Record, StoreError, Write};
+use crate::store::{Record, Write};
 use http::Response;
 use serde_json::Value;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ async fn create_once(call: &Call, mut object: Value, ownership: Ownership, optio
 async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Result<Outcome> {
     let name = object::name(&object).to_string();
     let key = call.key(&name);
-    let mut allocation = kinds::begin_create(call, &mut object, options.commit).await?;
+    let allocation = kinds::begin_create(call, &mut object, options.commit).await?;
     if options.commit == Commit::DryRun {
         if call.find(&name).await?.is_some() {
             return Err(ApiError::already_exists(&call.group_resource(), &name));
@@ -139,11 +139,13 @@ async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Resul
     check_size(call, draft.json.len())?;
     match call.shared.store.write(Write::Create { key, draft }).await {
         Ok(record) => {
-            allocation.keep();
+            allocation.keep(call).await;
             Ok(Outcome::Stored(record))
         }
-        Err(StoreError::Exists { .. }) => Err(ApiError::already_exists(&call.group_resource(), &name)),
-        Err(error) => Err(call.store_error(error, &name)),
+        Err(error) => {
+            allocation.release(call).await;
+            Err(call.store_error(error, &name))
+        }
     }
 }
 

@@ -206,7 +206,7 @@ async fn commit(
             Commit::DryRun => Outcome::Tried(object),
         });
     }
-    let mut allocation = kinds::begin_update(call, &mut object, old, options.commit).await?;
+    let allocation = kinds::begin_update(call, &mut object, old, options.commit).await?;
     if options.commit == Commit::DryRun {
         return Ok(Outcome::Tried(object));
     }
@@ -220,14 +220,19 @@ async fn commit(
     };
     match call.shared.store.write(write).await {
         Ok(record) => {
-            allocation.keep();
+            allocation.keep(call).await;
             if gone {
                 kinds::deleted(call, &record).await;
             }
             Ok(Outcome::Stored(record))
         }
-        Err(StoreError::Conflict { .. }) if conditional == Conditional::No => Err(Failed::Raced),
-        Err(error) => Err(call.store_error(error, &call.path.name).into()),
+        Err(error) => {
+            allocation.release(call).await;
+            Err(match error {
+                StoreError::Conflict { .. } if conditional == Conditional::No => Failed::Raced,
+                error => call.store_error(error, &call.path.name).into(),
+            })
+        }
     }
 }
 

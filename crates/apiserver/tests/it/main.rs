@@ -7,6 +7,8 @@ mod objects;
 #[cfg(test)]
 mod patching;
 #[cfg(test)]
+mod services;
+#[cfg(test)]
 mod subresources;
 #[cfg(test)]
 mod watching;

@@ -1,0 +1,167 @@
+//! Services: the addresses and ports that the API server gives them.
+//!
+//! An address is taken by creating the IPAddress object of its name, so two servers on one store cannot give
+//! it twice. Node ports are guarded by a lock of this process and by what the stored services say.
+
+mod address;
+mod ports;
+
+pub use address::{Cidr, CidrError, give_back, repair, reservation};
+pub use ports::view as node_ports;
+
+use super::Allocation;
+use crate::error::{ApiError, Result};
+use crate::verbs::Call;
+use crate::verbs::object;
+use crate::verbs::write_options::Commit;
+use serde_json::{Value, json};
+use stead_machinery::field::FieldError;
+
+/// What a service needs from the API server.
+fn kind(service: &Value) -> &str {
+    service["spec"]["type"].as_str().unwrap_or("ClusterIP")
+}
+
+fn is_headless(service: &Value) -> bool {
+    service["spec"]["clusterIP"] == "None" || service["spec"]["clusterIPs"][0] == "None"
+}
+
+fn has_selector(service: &Value) -> bool {
+    service["spec"]["selector"]
+        .as_object()
+        .is_some_and(|selector| !selector.is_empty())
+}
+
+fn needs_node_ports(service: &Value) -> bool {
+    match kind(service) {
+        "NodePort" => true,
+        "LoadBalancer" => service["spec"]["allocateLoadBalancerNodePorts"] != false,
+        _ => false,
+    }
+}
+
+pub async fn begin_create(call: &Call, service: &mut Value, commit: Commit) -> Result<Allocation> {
+    match_addresses(service);
+    families(service);
+    let mut allocation = Allocation::default();
+    let outcome = async {
+        if kind(service) != "ExternalName" && !is_headless(service) {
+            address::take(call, service, commit, &mut allocation).await?;
+        }
+        ports::take(call, service, None, &mut allocation).await
+    };
+    match outcome.await {
+        Ok(()) => Ok(allocation),
+        Err(error) => {
+            allocation.release(call).await;
+            Err(error)
+        }
+    }
+}
+
+pub async fn begin_update(call: &Call, service: &mut Value, old: &Value, commit: Commit) -> Result<Allocation> {
+    let mut allocation = Allocation::default();
+    if !call.path.subresource.is_empty() {
+        return Ok(allocation);
+    }
+    let had = kind(old) != "ExternalName" && !is_headless(old);
+    let needs = kind(service) != "ExternalName" && !is_headless(service);
+    let outcome = async {
+        if needs && !had {
+            families(service);
+            address::take(call, service, commit, &mut allocation).await?;
+        }
+        ports::take(call, service, Some(old), &mut allocation).await
+    };
+    match outcome.await {
+        Ok(()) => {
+            if had && !needs {
+                allocation.give_back_later(addresses(old));
+            }
+            Ok(allocation)
+        }
+        Err(error) => {
+            allocation.release(call).await;
+            Err(error)
+        }
+    }
+}
+
+/// An update that leaves out what was given keeps it, as long as its type still has it.
+pub fn prepare_update(service: &mut Value, old: &Value) {
+    match_addresses(service);
+    let (new_kind, old_kind) = (kind(service).to_string(), kind(old).to_string());
+    if new_kind == "ExternalName" {
+        if old_kind != "ExternalName" {
+            let spec = object::map_mut(service, "spec");
+            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                spec.remove(field);
+            }
+        }
+    } else if old_kind != "ExternalName" {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            if service["spec"].get(field).is_none() {
+                let kept = old["spec"].get(field).cloned();
+                if let Some(kept) = kept {
+                    object::map_mut(service, "spec").insert(field.to_string(), kept);
+                }
+            }
+        }
+    }
+    ports::keep(service, old);
+}
+
+/// An address that is named once is named in both fields.
+fn match_addresses(service: &mut Value) {
+    let single = service["spec"]["clusterIP"].as_str().unwrap_or_default().to_string();
+    let first = service["spec"]["clusterIPs"][0]
+        .as_str()
+        .unwrap_or_default()
+        .to_string();
+    let spec = object::map_mut(service, "spec");
+    match (single.is_empty(), first.is_empty()) {
+        (false, true) => {
+            spec.insert("clusterIPs".to_string(), json!([single]));
+        }
+        (true, false) => {
+            spec.insert("clusterIP".to_string(), first.into());
+        }
+        _ => {}
+    }
+}
+
+/// The address families of a cluster that has one.
+fn families(service: &mut Value) {
+    if kind(service) == "ExternalName" {
+        return;
+    }
+    let unselected = is_headless(service) && !has_selector(service);
+    let policy = match unselected {
+        true => "RequireDualStack",
+        false => "SingleStack",
+    };
+    let spec = object::map_mut(service, "spec");
+    let policy = spec.entry("ipFamilyPolicy").or_insert_with(|| policy.into()).clone();
+    let families = match unselected && policy != "SingleStack" {
+        true => json!(["IPv4", "IPv6"]),
+        false => json!(["IPv4"]),
+    };
+    spec.entry("ipFamilies").or_insert(families);
+}
+
+fn addresses(service: &Value) -> Vec<String> {
+    let mut all = object::strings(&service["spec"]["clusterIPs"]);
+    all.retain(|address| address != "None" && !address.is_empty());
+    all
+}
+
+/// Gives back what a deleted service had.
+pub async fn deleted(call: &Call, service: &Value) {
+    for address in addresses(service) {
+        address::give_back(&call.shared, &address).await;
+    }
+}
+
+fn invalid(call: &Call, service: &Value, error: FieldError) -> ApiError {
+    ApiError::invalid("", &call.resource.kind, object::name(service), &[error])
+}
