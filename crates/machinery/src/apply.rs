@@ -149,7 +149,8 @@ pub fn apply(
     check::check(config, Type::of(kind.schema)).map_err(|e| {
         let (namespace, name) = (meta_text(config, "namespace"), meta_text(config, "name"));
         let kind = config.get("kind").and_then(Value::as_str).unwrap_or_default();
-        let what = format!("{namespace}/{name}; {}, Kind={kind}", writer.api_version);
+        let core = if writer.api_version.contains('/') { "" } else { "/" };
+        let what = format!("{namespace}/{name}; {core}{}, Kind={kind}", writer.api_version);
         ApplyError::Untyped(format!("failed to create typed patch object ({what}): {e}"))
     })?;
     let stored = live.map_or(&Value::Null, managed_fields);
@@ -185,6 +186,9 @@ pub fn apply(
 /// Gives `new` the stored times back where nothing but times changed, so that a write without effect is
 /// seen as one.
 pub fn keep_times_of_unchanged(live: &Value, new: &mut Value) {
+    if managed_fields(live) == managed_fields(new) || !is_same_but_managers(live, new) {
+        return;
+    }
     let (Ok(before), Ok(after)) = (
         Managers::decode(managed_fields(live)),
         Managers::decode(managed_fields(new)),
@@ -196,16 +200,29 @@ pub fn keep_times_of_unchanged(live: &Value, new: &mut Value) {
             && before.entries.iter().zip(&after.entries).all(|((a, one), (b, other))| {
                 a == b && one.fields == other.fields && one.api_version == other.api_version
             });
-    if before == after || !same_sets {
-        return;
+    if let (true, Some(Value::Object(metadata))) = (same_sets, new.get_mut("metadata")) {
+        metadata.insert("managedFields".to_string(), managed_fields(live).clone());
     }
-    let sent = take_managed_fields(new);
-    let mut stripped = live.clone();
-    let stored = take_managed_fields(&mut stripped);
-    let restored = if stripped == *new { stored } else { sent };
-    if let (Some(Value::Object(metadata)), Some(entries)) = (new.get_mut("metadata"), restored) {
-        metadata.insert("managedFields".to_string(), entries);
-    }
+}
+
+/// Whether two objects are the same in everything but `managedFields`.
+fn is_same_but_managers(left: &Value, right: &Value) -> bool {
+    let without = |object: &Value, skipped: &str| -> Vec<(String, Value)> {
+        let fields = object.as_object().into_iter().flatten();
+        fields
+            .filter(|(name, _)| *name != skipped)
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    };
+    let (Value::Object(one), Value::Object(other)) = (left, right) else {
+        return false;
+    };
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .all(|(a, b)| a.0 == b.0 && (a.0 == "metadata" || a.1 == b.1))
+        && without(&left["metadata"], "managedFields") == without(&right["metadata"], "managedFields")
 }
 
 /// Lets the writer own what differs between two objects, and everybody else lose it.

@@ -53,13 +53,16 @@ pub async fn apply(
 
 fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptions) -> Result<Value> {
     let (version, kind) = (&call.resource.version, &call.resource.kind);
-    // JSON is YAML too, and its own decoder is faster and knows duplicates.
-    let encoding = match bytes.trim_ascii_start().first() {
-        Some(b'{') => BodyEncoding::Json,
-        _ => encoding,
+    // JSON is YAML too, and its own decoder is faster and knows duplicates. What only begins like JSON is YAML.
+    let as_json = match bytes.trim_ascii_start().first() {
+        Some(b'{') => decode::decode(bytes, BodyEncoding::Json, None).ok(),
+        _ => None,
     };
-    let decoded = decode::decode(bytes, encoding, None)
-        .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+    let decoded = match as_json {
+        Some(decoded) => decoded,
+        None => decode::decode(bytes, encoding, None)
+            .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?,
+    };
     let mut config = decoded.value;
     if !config.is_object() {
         return Err(ApiError::bad_request("error decoding YAML: the document is no object"));
@@ -72,8 +75,9 @@ fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptio
     }
     let sent = config["apiVersion"].as_str().unwrap_or_default();
     if sent != call.api_version || config["kind"].as_str().unwrap_or_default() != kind {
+        let core = if sent.contains('/') { "" } else { "/" };
         return Err(ApiError::bad_request(format!(
-            "invalid object type: {sent}, Kind={}",
+            "invalid object type: {core}{sent}, Kind={}",
             config["kind"].as_str().unwrap_or_default()
         )));
     }

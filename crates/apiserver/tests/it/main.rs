@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod apply;
+#[cfg(test)]
 mod objects;
 #[cfg(test)]
 mod patching;

