@@ -43,11 +43,14 @@ pub fn check(expr: &Expr, nodes: usize, env: &Env) -> Result<Checked, Vec<Issue>
         type_names: vec![None; nodes],
     };
     let result = checker.check(expr);
-    crate::literals::validate(expr, &mut checker.issues);
     if !checker.issues.is_empty() {
         return Err(checker.issues);
     }
-    let types = checker.types.iter().map(|kind| checker.known.finish(kind)).collect();
+    let types: Vec<Type> = checker.types.iter().map(|kind| checker.known.finish(kind)).collect();
+    let issues = crate::literals::validate(expr, &types);
+    if !issues.is_empty() {
+        return Err(issues);
+    }
     Ok(Checked {
         types,
         result: checker.known.finish(&result),
@@ -288,23 +291,22 @@ impl Checker<'_> {
         }
     }
 
-    /// All elements of a literal have one type; Kubernetes does not mix them.
-    fn join(&mut self, at: usize, previous: Option<Type>, current: Type) -> Type {
+    /// The type of all elements of a literal. That Kubernetes does not mix them is checked afterwards.
+    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         let Some(previous) = previous else {
             return current;
         };
         if self.known.assignable(&previous, &current) {
             return most_general(&previous, &current).clone();
         }
-        let (previous, current) = (self.known.finish(&previous), self.known.finish(&current));
-        self.report(at, format!("expected type '{previous}' but found '{current}'"))
+        Type::Dyn
     }
 
     fn list(&mut self, elements: &[(Expr, Presence)]) -> Type {
         let mut items = None;
         for (element, presence) in elements {
             let kind = self.element(element, *presence);
-            items = Some(self.join(element.at, items, kind));
+            items = Some(self.join(items, kind));
         }
         Type::list(items.unwrap_or_else(|| self.parameter()))
     }
@@ -313,9 +315,9 @@ impl Checker<'_> {
         let (mut keys, mut values) = (None, None);
         for (key, value, presence) in entries {
             let kind = self.check(key);
-            keys = Some(self.join(key.at, keys, kind));
+            keys = Some(self.join(keys, kind));
             let kind = self.element(value, *presence);
-            values = Some(self.join(value.at, values, kind));
+            values = Some(self.join(values, kind));
         }
         let keys = keys.unwrap_or_else(|| self.parameter());
         Type::map(keys, values.unwrap_or_else(|| self.parameter()))

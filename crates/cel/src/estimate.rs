@@ -88,6 +88,11 @@ impl<'a> Estimator<'a> {
     fn cost(&mut self, expr: &Expr) -> CostEstimate {
         match &expr.kind {
             Kind::Literal(_) => CostEstimate::ZERO,
+            // The name of a type is one name, however many dots it has.
+            Kind::Select { .. } if self.checked.type_names[expr.id].is_some() => {
+                self.paths[expr.id] = self.root.map_or(Path::Unknown, Path::At);
+                CostEstimate::fixed(1)
+            }
             Kind::Ident(name) => {
                 self.paths[expr.id] = match self.local(name) {
                     Some(local) => local.path,
@@ -100,7 +105,7 @@ impl<'a> Estimator<'a> {
                 if *test {
                     return cost;
                 }
-                self.paths[expr.id] = step(self.path(operand), field);
+                self.paths[expr.id] = self.step(operand, field);
                 match self.kind(operand) {
                     Type::Map(..) | Type::Object(_) | Type::Opaque(_) => cost + CostEstimate::fixed(1),
                     _ => cost,
@@ -181,15 +186,17 @@ impl<'a> Estimator<'a> {
             Some(entry) => entry.list,
             None => matches!(self.kind(&fold.range), Type::List(_)),
         };
-        let range = self.path(&fold.range);
-        let element = element(range);
         let value = Local {
-            path: element,
+            path: self.element(&fold.range),
             size: entry.map(|entry| entry.value),
             entry: None,
         };
         let key = Local {
-            path: if list { lost(range) } else { key(range) },
+            path: if list {
+                self.below(&fold.range, |_| Path::Unknown)
+            } else {
+                self.below(&fold.range, key)
+            },
             size: entry.map(|entry| entry.key),
             entry: None,
         };
@@ -221,6 +228,27 @@ impl<'a> Estimator<'a> {
             _ => {}
         }
         cost
+    }
+
+    /// The path of something inside a value. What is inside a computed value counts as if it were the object
+    /// itself, because that is what Kubernetes' estimate does.
+    fn below(&self, expr: &Expr, inside: impl FnOnce(&'a Decl) -> Path<'a>) -> Path<'a> {
+        match self.path(expr) {
+            Path::None => self.root.map_or(Path::Unknown, Path::At),
+            Path::At(decl) => inside(decl),
+            Path::Unknown | Path::Key => Path::Unknown,
+        }
+    }
+
+    fn step(&self, operand: &Expr, field: &str) -> Path<'a> {
+        self.below(operand, |decl| {
+            decl.field(field).map_or(Path::Unknown, |field| Path::At(&field.decl))
+        })
+    }
+
+    /// The items of a list or the values of a map.
+    fn element(&self, range: &Expr) -> Path<'a> {
+        self.below(range, element)
     }
 
     /// The size of a value, if anything bounds it.
@@ -278,34 +306,13 @@ fn declared(path: Path<'_>) -> Option<SizeEstimate> {
     }
 }
 
-fn lost<'a>(path: Path<'a>) -> Path<'a> {
-    match path {
-        Path::None => Path::None,
+fn key(decl: &Decl) -> Path<'_> {
+    match decl.shape {
+        DeclShape::Map { .. } => Path::Key,
         _ => Path::Unknown,
     }
 }
 
-fn key<'a>(path: Path<'a>) -> Path<'a> {
-    match path {
-        Path::At(Decl {
-            shape: DeclShape::Map { .. },
-            ..
-        }) => Path::Key,
-        other => lost(other),
-    }
-}
-
-/// The items of a list or the values of a map.
-fn element<'a>(path: Path<'a>) -> Path<'a> {
-    match path {
-        Path::At(decl) => decl.element().map_or(Path::Unknown, |decl| Path::At(decl)),
-        other => lost(other),
-    }
-}
-
-fn step<'a>(path: Path<'a>, field: &str) -> Path<'a> {
-    match path {
-        Path::At(decl) => decl.field(field).map_or(Path::Unknown, |field| Path::At(&field.decl)),
-        other => lost(other),
-    }
+fn element(decl: &Decl) -> Path<'_> {
+    decl.element().map_or(Path::Unknown, |decl| Path::At(decl))
 }

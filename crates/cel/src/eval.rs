@@ -255,7 +255,6 @@ impl<'a> Evaluator<'_, 'a> {
 fn select<'a>(value: &Value<'a>, field: &str) -> Result<Option<Value<'a>>, EvalError> {
     match value {
         Value::Map(map) => map.field(field).transpose(),
-        Value::Fields(fields) => fields.get(field).transpose(),
         _ => Err(EvalError::NoSuchOverload),
     }
 }
@@ -273,10 +272,6 @@ fn at<'a>(value: &Value<'a>, index: &Value<'a>) -> Result<Option<Value<'a>>, Eva
             item(list, place)
         }
         Value::Map(map) => map.get(index).transpose(),
-        Value::Fields(_) => match index {
-            Value::String(name) => select(value, name),
-            _ => Err(EvalError::NoSuchOverload),
-        },
         _ => Err(EvalError::NoSuchOverload),
     }
 }

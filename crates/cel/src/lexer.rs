@@ -43,22 +43,38 @@ impl TokenKind {
     }
 }
 
+/// How many unreadable places are reported.
+const ISSUE_LIMIT: usize = 100;
+
 /// Longest first, so that `==` is not read as two signs.
 const PUNCTUATION: &[&str] = &[
     "==", "!=", "<=", ">=", "&&", "||", "<", ">", "(", ")", "[", "]", "{", "}", ".", ",", "-", "+", "*", "/", "%", "!",
     "?", ":",
 ];
 
-/// All tokens of the text, ending with [`TokenKind::End`].
-pub fn tokens(source: &[char]) -> Result<Vec<Token>, Issue> {
-    let mut lexer = Lexer { source, at: 0 };
+/// All tokens of the text, ending with [`TokenKind::End`], and what is no token at all.
+pub fn tokens(source: &[char]) -> (Vec<Token>, Vec<Issue>) {
+    let mut lexer = Lexer {
+        source,
+        at: 0,
+        issues: Vec::new(),
+    };
     let mut found = Vec::new();
     loop {
-        let token = lexer.next()?;
-        let end = token.kind == TokenKind::End;
-        found.push(token);
-        if end {
-            return Ok(found);
+        match lexer.next() {
+            Ok(token) => {
+                let end = token.kind == TokenKind::End;
+                found.push(token);
+                if end {
+                    return (found, lexer.issues);
+                }
+            }
+            Err(issue) => {
+                // The first few tell enough, and text that is all garbage is not worth more.
+                if lexer.issues.len() < ISSUE_LIMIT {
+                    lexer.issues.push(issue);
+                }
+            }
         }
     }
 }
@@ -66,6 +82,7 @@ pub fn tokens(source: &[char]) -> Result<Vec<Token>, Issue> {
 struct Lexer<'a> {
     source: &'a [char],
     at: usize,
+    issues: Vec<Issue>,
 }
 
 impl Lexer<'_> {
@@ -130,7 +147,16 @@ impl Lexer<'_> {
                 return Ok(TokenKind::Punct(text));
             }
         }
-        Err(Issue::syntax(at, format!("token recognition error at: '{c}'")))
+        self.at += 1;
+        let mut unread = c.to_string();
+        // These begin an operator of two signs, so the one after them is lost as well.
+        if matches!(c, '=' | '&' | '|')
+            && let Some(next) = self.peek(0)
+        {
+            unread.push(next);
+            self.at += 1;
+        }
+        Err(Issue::syntax(at, format!("token recognition error at: '{unread}'")))
     }
 
     fn digits(&mut self) -> bool {
@@ -171,7 +197,7 @@ impl Lexer<'_> {
         if double {
             return match text.parse::<f64>() {
                 Ok(value) if value.is_finite() => Ok(TokenKind::Literal(Literal::Double(value))),
-                _ => Err(Issue::new(at, "invalid double literal")),
+                _ => Ok(self.bad_number(at, "invalid double literal")),
             };
         }
         self.integer(at, &text, 10)
@@ -182,14 +208,20 @@ impl Lexer<'_> {
             self.at += 1;
             return match u64::from_str_radix(digits, radix) {
                 Ok(value) => Ok(TokenKind::Literal(Literal::Uint(value))),
-                Err(_) => Err(Issue::new(at, "invalid uint literal")),
+                Err(_) => Ok(self.bad_number(at, "invalid uint literal")),
             };
         }
         match u64::from_str_radix(digits, radix) {
             Ok(value) if value == i64::MIN.unsigned_abs() => Ok(TokenKind::MinIntMagnitude),
             Ok(value) if value <= i64::MAX as u64 => Ok(TokenKind::Literal(Literal::Int(value as i64))),
-            _ => Err(Issue::new(at, "invalid int literal")),
+            _ => Ok(self.bad_number(at, "invalid int literal")),
         }
+    }
+
+    /// A number that fits no type is a number to the grammar.
+    fn bad_number(&mut self, at: usize, message: &str) -> TokenKind {
+        self.issues.push(Issue::new(at, message));
+        TokenKind::Literal(Literal::Int(0))
     }
 
     /// Whether a string begins here, with its prefix letters.
@@ -217,20 +249,16 @@ impl Lexer<'_> {
         let long = self.peek(1) == Some(quote) && self.peek(2) == Some(quote);
         self.at += if long { 3 } else { 1 };
         let mut bytes: Vec<u8> = Vec::new();
-        let unterminated = |lexer: &Lexer<'_>| {
-            let text: String = lexer.source[at..lexer.at.min(lexer.source.len())].iter().collect();
-            Issue::syntax(at, format!("token recognition error at: '{text}'"))
-        };
         loop {
             let Some(c) = self.peek(0) else {
-                return Err(unterminated(self));
+                return Err(self.unread(at));
             };
             if c == quote && (!long || (self.peek(1) == Some(quote) && self.peek(2) == Some(quote))) {
                 self.at += if long { 3 } else { 1 };
                 break;
             }
             if !long && (c == '\n' || c == '\r') {
-                return Err(unterminated(self));
+                return Err(self.unread(at));
             }
             self.at += 1;
             if c == '\\' && !prefix.raw {
@@ -255,11 +283,16 @@ impl Lexer<'_> {
         }
     }
 
+    /// What has been read since a place is no token.
+    fn unread(&self, at: usize) -> Issue {
+        let text: String = self.source[at..self.at.min(self.source.len())].iter().collect();
+        Issue::syntax(at, format!("token recognition error at: '{text}'"))
+    }
+
     /// One escape sequence; the backslash is already consumed.
     fn escape(&mut self, at: usize, prefix: &Prefix, out: &mut Vec<u8>) -> Result<(), Issue> {
-        let bad = || Issue::new(at, "unable to unescape string");
         let Some(c) = self.peek(0) else {
-            return Err(bad());
+            return Err(self.unread(at));
         };
         self.at += 1;
         let simple = match c {
@@ -285,18 +318,21 @@ impl Lexer<'_> {
                 self.at -= 1;
                 (3, 8)
             }
-            _ => return Err(bad()),
+            _ => return Err(self.unread(at)),
         };
         let mut value: u32 = 0;
         for _ in 0..length {
-            let digit = self.peek(0).and_then(|c| c.to_digit(radix)).ok_or_else(bad)?;
+            let digit = self
+                .peek(0)
+                .and_then(|c| c.to_digit(radix))
+                .ok_or_else(|| self.unread(at))?;
             value = value.wrapping_mul(radix).wrapping_add(digit);
             self.at += 1;
         }
         if prefix.bytes {
-            out.push(u8::try_from(value).map_err(|_| bad())?);
+            out.push(u8::try_from(value).map_err(|_| self.unread(at))?);
         } else {
-            let c = char::from_u32(value).ok_or_else(bad)?;
+            let c = char::from_u32(value).ok_or_else(|| self.unread(at))?;
             out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
         }
         Ok(())

@@ -4,9 +4,10 @@
 //! are their arguments still syntax. Every node knows its depth and the depth is bounded, so neither this
 //! parser nor any walk over its result can run out of stack.
 
+mod literals;
 mod macros;
 
-use crate::ast::{Expr, Id, Kind, Literal, Presence};
+use crate::ast::{Expr, Id, Kind, Literal};
 use crate::issue::Issue;
 use crate::lexer::{Token, TokenKind, tokens};
 
@@ -72,23 +73,24 @@ pub fn parse(source: &str) -> Result<Parsed, Vec<Issue>> {
             ),
         )]);
     }
-    let tokens = tokens(&chars).map_err(|issue| vec![issue])?;
+    let (tokens, mut issues) = tokens(&chars);
     let mut parser = Parser {
         tokens,
         next: 0,
         depths: Vec::new(),
         nesting: 0,
     };
-    let expr = parser.expression().map_err(|issue| vec![issue])?;
-    if *parser.peek() != TokenKind::End {
-        let shown = parser.peek().shown();
-        let issue = Issue::syntax(parser.at(), format!("mismatched input '{shown}' expecting <EOF>"));
-        return Err(vec![issue]);
+    match parser.whole() {
+        Ok(expr) if issues.is_empty() => Ok(Parsed {
+            expr,
+            nodes: parser.depths.len(),
+        }),
+        Ok(_) => Err(issues),
+        Err(issue) => {
+            issues.push(issue);
+            Err(issues)
+        }
     }
-    Ok(Parsed {
-        expr,
-        nodes: parser.depths.len(),
-    })
 }
 
 struct Parser {
@@ -178,6 +180,22 @@ impl Parser {
                 args,
             },
         )
+    }
+
+    /// One expression and nothing after it.
+    fn whole(&mut self) -> Result<Expr> {
+        let expr = self.expression()?;
+        if *self.peek() == TokenKind::End {
+            return Ok(expr);
+        }
+        let (at, shown) = (self.at(), self.peek().shown());
+        self.advance();
+        let what = if *self.peek() == TokenKind::End {
+            "extraneous"
+        } else {
+            "mismatched"
+        };
+        Err(Issue::syntax(at, format!("{what} input '{shown}' expecting <EOF>")))
     }
 
     fn expression(&mut self) -> Result<Expr> {
@@ -342,29 +360,6 @@ impl Parser {
         }
     }
 
-    fn structure(&mut self, at: usize, name: String) -> Result<Expr> {
-        self.expect("{")?;
-        let mut fields = Vec::new();
-        while !self.is("}") {
-            let presence = self.presence();
-            let field = self.selector_name()?;
-            self.expect(":")?;
-            fields.push((field, self.expression()?, presence));
-            if self.take(",").is_none() {
-                break;
-            }
-        }
-        self.expect("}")?;
-        self.node(at, Kind::Struct { name, fields })
-    }
-
-    fn presence(&mut self) -> Presence {
-        match self.take("?") {
-            Some(_) => Presence::Optional,
-            None => Presence::Always,
-        }
-    }
-
     fn primary(&mut self) -> Result<Expr> {
         let at = self.at();
         match self.advance() {
@@ -401,34 +396,6 @@ impl Parser {
             return self.expand(open, &name, None, args);
         }
         self.node(at, Kind::Ident(name))
-    }
-
-    fn list(&mut self, at: usize) -> Result<Expr> {
-        let mut elements = Vec::new();
-        while !self.is("]") {
-            let presence = self.presence();
-            elements.push((self.expression()?, presence));
-            if self.take(",").is_none() {
-                break;
-            }
-        }
-        self.expect("]")?;
-        self.node(at, Kind::List(elements))
-    }
-
-    fn map(&mut self, at: usize) -> Result<Expr> {
-        let mut entries = Vec::new();
-        while !self.is("}") {
-            let presence = self.presence();
-            let key = self.expression()?;
-            self.expect(":")?;
-            entries.push((key, self.expression()?, presence));
-            if self.take(",").is_none() {
-                break;
-            }
-        }
-        self.expect("}")?;
-        self.node(at, Kind::Map(entries))
     }
 }
 

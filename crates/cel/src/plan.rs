@@ -73,20 +73,22 @@ pub struct FoldPlan {
     pub body: Plan,
 }
 
-/// Makes the plan of a checked expression.
-pub fn plan(expr: &Expr, checked: &Checked, env: &Env) -> Plan {
+/// Makes the plan of a checked expression, and tells if a conversion of a constant in it can never succeed.
+pub fn plan(expr: &Expr, checked: &Checked, env: &Env) -> (Plan, Option<EvalError>) {
     let mut planner = Planner {
         checked,
         env,
         locals: Vec::new(),
+        defect: None,
     };
-    planner.plan(expr)
+    (planner.plan(expr), planner.defect)
 }
 
 struct Planner<'a> {
     checked: &'a Checked,
     env: &'a Env,
     locals: Vec<String>,
+    defect: Option<EvalError>,
 }
 
 impl Planner<'_> {
@@ -210,6 +212,17 @@ impl Planner<'_> {
                 length,
             };
         }
+        if is_conversion(function)
+            && let [Plan::Const(value)] = planned.as_slice()
+            && let Some(call) = functions::implementation(function)
+        {
+            match call(std::slice::from_ref(value)) {
+                Ok(value) => return Plan::Const(value),
+                Err(error) => {
+                    self.defect.get_or_insert(error);
+                }
+            }
+        }
         Plan::Call {
             call: functions::implementation(function).unwrap_or(|_| Err(EvalError::NoSuchOverload)),
             cost: CallCost::of(function),
@@ -243,6 +256,14 @@ impl Planner<'_> {
             body,
         }))
     }
+}
+
+/// Conversions of constants are done once, when the plan is made.
+fn is_conversion(function: &str) -> bool {
+    matches!(
+        function,
+        "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "type" | "uint"
+    )
 }
 
 /// The filter and the body that the macro's author wrote, found again in the expanded step.

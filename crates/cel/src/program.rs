@@ -19,17 +19,19 @@ pub struct Program {
     expr: Expr,
     checked: Checked,
     plan: Plan,
+    defect: Option<EvalError>,
 }
 
 /// Compiles an expression, or tells everything that is wrong with it.
 pub fn compile(source: &str, env: &Env) -> Result<Program, Vec<Issue>> {
     let parsed = parse(source)?;
     let checked = check(&parsed.expr, parsed.nodes, env)?;
-    let plan = plan(&parsed.expr, &checked, env);
+    let (plan, defect) = plan(&parsed.expr, &checked, env);
     Ok(Program {
         expr: parsed.expr,
         checked,
         plan,
+        defect,
     })
 }
 
@@ -42,6 +44,11 @@ impl Program {
     /// The cost at least and at most, when values are as large as this declaration of `self` allows.
     pub fn cost_estimate(&self, root: Option<&Decl>) -> CostEstimate {
         estimate(&self.expr, &self.checked, root)
+    }
+
+    /// A conversion of a constant that can never succeed; Kubernetes refuses such expressions when they are written.
+    pub fn defect(&self) -> Option<&EvalError> {
+        self.defect.as_ref()
     }
 
     /// Whether the expression reads this variable.

@@ -1,1 +1,117 @@
 //! The CEL rules of a custom resource's schema.
+//!
+//! [`compile`] does what the API server does when a definition is written: it checks and prices every rule.
+//! [`CompiledRules::validate`] does what it does for every write of a custom resource. Nodes of the schema without
+//! rules below them are dropped when compiling, so a write pays for its rules and for nothing else.
+
+mod check;
+mod paths;
+mod validate;
+
+pub use validate::Verdict;
+
+use crate::decl::{Decl, Place, type_of};
+use crate::env::Env;
+use crate::program::{Program, compile as compile_program};
+use crate::types::Type;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use stead_machinery::field::FieldError;
+use stead_machinery::schema::{Rule, SchemaRef, Shape, Topology};
+
+/// Every rule of a schema, ready to be evaluated.
+#[derive(Debug)]
+pub struct CompiledRules {
+    root: Option<Node>,
+}
+
+/// A node of the schema that has rules, or has them below it.
+#[derive(Debug)]
+struct Node {
+    rules: Vec<CompiledRule>,
+    decl: Arc<Decl>,
+    /// The schema's type, which stands for the value in the messages of failed evaluations.
+    type_name: &'static str,
+    topology: Topology,
+    properties: BTreeMap<Box<str>, Node>,
+    additional: Option<Box<Node>>,
+    items: Option<Box<Node>>,
+    all_of: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct CompiledRule {
+    program: Program,
+    message: Option<Program>,
+    rule: Rule,
+    uses_old: bool,
+    /// Where the error goes, relative to the node; empty: the node itself.
+    field_path: String,
+}
+
+/// Compiles the rules of a schema. `at` is the schema's own path, such as
+/// `spec.versions[0].schema.openAPIV3Schema`, and begins the path of every error.
+pub fn compile(schema: SchemaRef<'_>, at: &str) -> Result<CompiledRules, Vec<FieldError>> {
+    let mut checks = check::Checks::default();
+    let decl = has_rules(schema).then(|| Decl::of_schema(schema, Place::ResourceRoot, "selfType"));
+    let root = match decl.flatten() {
+        Some(decl) => checks.node(schema, &decl, check::Context::root(at)),
+        None => None,
+    };
+    checks.finish(at)?;
+    Ok(CompiledRules { root })
+}
+
+impl CompiledRules {
+    /// Whether there is nothing to evaluate.
+    pub fn is_empty(&self) -> bool {
+        self.root.is_none()
+    }
+}
+
+fn has_rules(schema: SchemaRef<'_>) -> bool {
+    let node = schema.node();
+    if node
+        .constraints
+        .as_ref()
+        .is_some_and(|constraints| !constraints.rules.is_empty())
+    {
+        return true;
+    }
+    match schema.shape() {
+        Shape::Object(object) => {
+            let properties = object.properties.values().map(|property| property.node);
+            properties.chain(object.additional).any(|id| has_rules(schema.go(id)))
+        }
+        Shape::List(list) => has_rules(schema.go(list.items)),
+        _ => false,
+    }
+}
+
+/// The schema's `type`.
+fn type_name(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Object(_) => "object",
+        Shape::List(_) => "array",
+        Shape::String(_) => "string",
+        Shape::Integer => "integer",
+        Shape::Number => "number",
+        Shape::Boolean => "boolean",
+        Shape::Any | Shape::Free | Shape::IntOrString | Shape::Quantity => "",
+    }
+}
+
+/// `self` and `oldSelf`; the latter is optional where the rule asks for it.
+fn environment(decl: &Arc<Decl>, rule: &Rule) -> Env {
+    let this = type_of(decl);
+    let old = if rule.optional_old_self {
+        Type::optional(this.clone())
+    } else {
+        this.clone()
+    };
+    Env::new().variable("self", this).variable("oldSelf", old)
+}
+
+fn program(source: &str, env: &Env) -> Result<Program, String> {
+    compile_program(source, env).map_err(|issues| crate::issue::shown(&issues, source))
+}

@@ -1,3 +1,6 @@
-//! Table tests of expressions.
+//! Table tests of expressions and rules.
 
 mod language;
+mod nonsense;
+mod rules;
+mod schema;

@@ -43,8 +43,6 @@ pub enum Value<'a> {
     Optional(Option<Arc<Value<'a>>>),
     /// The name of a type.
     Type(Text<'a>),
-    /// An object whose fields are computed when they are asked for.
-    Fields(&'a dyn Fields),
     Quantity(Quantity),
     Ip(IpAddr),
     Cidr(Cidr),
@@ -52,12 +50,6 @@ pub enum Value<'a> {
     Semver(Arc<Version>),
     Format(&'static NamedFormat),
     Check(Arc<Check<'a>>),
-}
-
-/// An object whose fields are computed when they are asked for, such as the variables of a policy.
-pub trait Fields: std::fmt::Debug + Sync {
-    /// The value of a field, or `None` if there is no such field.
-    fn get(&self, name: &str) -> Option<Result<Value<'_>, EvalError>>;
 }
 
 /// A string.
@@ -114,6 +106,11 @@ pub enum List<'a> {
         topology: &'a Topology,
     },
     Shared(Arc<Vec<Value<'a>>>),
+    /// Made of a set or a map list, and still one.
+    Keyed {
+        items: Arc<Vec<Value<'a>>>,
+        topology: &'a Topology,
+    },
 }
 
 /// A map or an object with fields.
@@ -185,7 +182,6 @@ impl<'a> Value<'a> {
             Value::Duration(_) => "google.protobuf.Duration",
             Value::Optional(_) => "optional_type",
             Value::Type(_) => "type",
-            Value::Fields(_) => "object",
             Value::Quantity(_) => "kubernetes.Quantity",
             Value::Ip(_) => "net.IP",
             Value::Cidr(_) => "net.CIDR",
@@ -239,7 +235,7 @@ impl<'a> List<'a> {
     pub fn len(&self) -> usize {
         match self {
             List::Json { items, .. } => items.len(),
-            List::Shared(items) => items.len(),
+            List::Shared(items) | List::Keyed { items, .. } => items.len(),
         }
     }
 
@@ -247,10 +243,18 @@ impl<'a> List<'a> {
         self.len() == 0
     }
 
+    /// How its items are identified.
+    pub fn topology(&self) -> Option<&'a Topology> {
+        match self {
+            List::Json { topology, .. } | List::Keyed { topology, .. } => Some(topology),
+            List::Shared(_) => None,
+        }
+    }
+
     pub fn get(&self, index: usize) -> Option<Result<Value<'a>, EvalError>> {
         match self {
             List::Json { items, decl, .. } => items.get(index).map(|item| from_json(item, decl)),
-            List::Shared(items) => items.get(index).cloned().map(Ok),
+            List::Shared(items) | List::Keyed { items, .. } => items.get(index).cloned().map(Ok),
         }
     }
 
@@ -285,7 +289,9 @@ impl<'a> Map<'a> {
                         Some(field) => field,
                         None => fields.get(format!("__{name}__").as_str())?,
                     };
-                    map.get(&*field.json).map(|value| from_json(value, &field.decl))
+                    // A field that is null is as good as absent; an entry of a map is not.
+                    let value = map.get(&*field.json).filter(|value| !value.is_null())?;
+                    Some(from_json(value, &field.decl))
                 }
                 DeclShape::Map { values } => map.get(name).map(|value| from_json(value, values)),
                 _ => map.get(name).map(|value| from_json(value, dynamic())),

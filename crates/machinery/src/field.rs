@@ -20,7 +20,11 @@ pub enum FieldErrorKind {
     NotFound,
     Required,
     Duplicate,
+    /// As [`FieldErrorKind::Duplicate`], of a value that is not repeated in the message.
+    DuplicateUnshown,
     Invalid,
+    /// As [`FieldErrorKind::Invalid`], of a value that is not repeated in the message.
+    InvalidUnshown,
     NotSupported,
     Forbidden,
     TooLong,
@@ -35,8 +39,8 @@ impl FieldErrorKind {
         match self {
             FieldErrorKind::NotFound => "FieldValueNotFound",
             FieldErrorKind::Required => "FieldValueRequired",
-            FieldErrorKind::Duplicate => "FieldValueDuplicate",
-            FieldErrorKind::Invalid => "FieldValueInvalid",
+            FieldErrorKind::Duplicate | FieldErrorKind::DuplicateUnshown => "FieldValueDuplicate",
+            FieldErrorKind::Invalid | FieldErrorKind::InvalidUnshown => "FieldValueInvalid",
             FieldErrorKind::NotSupported => "FieldValueNotSupported",
             FieldErrorKind::Forbidden => "FieldValueForbidden",
             FieldErrorKind::TooLong => "FieldValueTooLong",
@@ -50,8 +54,8 @@ impl FieldErrorKind {
         match self {
             FieldErrorKind::NotFound => "Not found",
             FieldErrorKind::Required => "Required value",
-            FieldErrorKind::Duplicate => "Duplicate value",
-            FieldErrorKind::Invalid | FieldErrorKind::TypeInvalid => "Invalid value",
+            FieldErrorKind::Duplicate | FieldErrorKind::DuplicateUnshown => "Duplicate value",
+            FieldErrorKind::Invalid | FieldErrorKind::InvalidUnshown | FieldErrorKind::TypeInvalid => "Invalid value",
             FieldErrorKind::NotSupported => "Unsupported value",
             FieldErrorKind::Forbidden => "Forbidden",
             FieldErrorKind::TooLong => "Too long",
@@ -99,6 +103,8 @@ impl FieldError {
         let words = self.kind.words();
         let shown = match self.kind {
             FieldErrorKind::Required
+            | FieldErrorKind::DuplicateUnshown
+            | FieldErrorKind::InvalidUnshown
             | FieldErrorKind::Forbidden
             | FieldErrorKind::TooLong
             | FieldErrorKind::Internal => String::new(),

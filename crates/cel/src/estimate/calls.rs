@@ -1,7 +1,7 @@
 //! The prices of calls.
 
 use super::range::{CostEstimate, SizeEstimate};
-use super::{Estimator, Path, declared, element};
+use super::{Estimator, Path, declared};
 use crate::ast::{Expr, Kind, Literal};
 use crate::eval::cost::{CHECK_COST, REGEX_FACTOR, TEXT_FACTOR};
 use crate::signatures::Overload;
@@ -46,7 +46,7 @@ impl<'a> Estimator<'a> {
             // The selection itself is one step, like any call without a price of its own.
             if let Kind::Literal(Literal::String(field)) = &name.kind {
                 let cost = self.cost(operand);
-                self.paths[expr.id] = super::step(self.path(operand), field);
+                self.paths[expr.id] = self.step(operand, field);
                 self.sizes[expr.id] = self.size(expr);
                 return cost + CostEstimate::fixed(1);
             }
@@ -77,7 +77,7 @@ impl<'a> Estimator<'a> {
                 && matches!(overload.args.first(), Some(Type::List(_) | Type::Map(..)))
             {
                 size = self.entry(operand).map(|entry| entry.value);
-                self.paths[expr.id] = element(self.path(operand));
+                self.paths[expr.id] = self.element(operand);
             }
             if size.is_none() {
                 size = self.size(expr);
@@ -111,7 +111,7 @@ impl<'a> Estimator<'a> {
         // A list that an expression made has no place in the object, so its items are not bounded.
         let path = match self.path(list) {
             Path::None => Path::None,
-            path => element(path),
+            _ => self.element(list),
         };
         Some((kind, declared(path).unwrap_or(SizeEstimate::UNKNOWN)))
     }

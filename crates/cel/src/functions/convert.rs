@@ -72,9 +72,7 @@ fn to_double<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
         [Value::Double(value)] => *value,
         [Value::Int(value)] => *value as f64,
         [Value::Uint(value)] => *value as f64,
-        [Value::String(text)] => text
-            .parse()
-            .map_err(|_| EvalError::invalid(format!("strconv.ParseFloat: parsing {:?}: invalid syntax", &**text)))?,
+        [Value::String(text)] => text.parse().map_err(|_| unreadable("string", "double"))?,
         _ => return Err(EvalError::NoSuchOverload),
     }))
 }
@@ -88,9 +86,7 @@ fn to_int<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
         [Value::Uint(value)] => i64::try_from(*value).map_err(|_| EvalError::IntegerOverflow)?,
         [Value::Double(value)] if value.abs() < DOUBLE_LIMIT => *value as i64,
         [Value::Double(_)] => return Err(EvalError::IntegerOverflow),
-        [Value::String(text)] => text
-            .parse()
-            .map_err(|_| EvalError::invalid(format!("strconv.ParseInt: parsing {:?}: invalid syntax", &**text)))?,
+        [Value::String(text)] => text.parse().map_err(|_| unreadable("string", "int"))?,
         [Value::Timestamp(time)] => time.as_second(),
         [Value::Duration(nanos)] => *nanos,
         _ => return Err(EvalError::NoSuchOverload),
@@ -103,9 +99,7 @@ fn to_uint<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
         [Value::Int(value)] => u64::try_from(*value).map_err(|_| EvalError::UnsignedOverflow)?,
         [Value::Double(value)] if *value > -1.0 && *value < 2.0 * DOUBLE_LIMIT => *value as u64,
         [Value::Double(_)] => return Err(EvalError::UnsignedOverflow),
-        [Value::String(text)] => text
-            .parse()
-            .map_err(|_| EvalError::invalid(format!("strconv.ParseUint: parsing {:?}: invalid syntax", &**text)))?,
+        [Value::String(text)] => text.parse().map_err(|_| unreadable("string", "uint"))?,
         _ => return Err(EvalError::NoSuchOverload),
     }))
 }
@@ -154,8 +148,8 @@ pub fn show_double(value: f64) -> String {
         return scientific;
     };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    // Go writes an exponent below 1e-4 and from 1e21 on.
-    if !(-4..21).contains(&exponent) {
+    // Go writes an exponent below 1e-4 and from 1e6 on.
+    if !(-4..6).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{digits}e{sign}{:02}", exponent.abs());
     }

@@ -148,7 +148,8 @@ fn parse_ip(text: &str) -> Result<IpAddr, EvalError> {
 fn parse_cidr(text: &str) -> Result<Cidr, EvalError> {
     let wrong = || {
         EvalError::invalid(format!(
-            "network address parse error during conversion from string: netip.ParsePrefix({text:?}): no '/'"
+            "network address parse error during conversion from string: network address parse error during conversion \
+             from string: netip.ParsePrefix({text:?}): no '/'"
         ))
     };
     let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;

@@ -3,7 +3,8 @@
 use super::{RESULT_LIMIT, convert};
 use crate::error::EvalError;
 use crate::times;
-use crate::value::{Key, List, Map, Value};
+use crate::types::Type;
+use crate::value::{Key, Map, Value};
 
 /// Digits after the point that may be asked for; more cannot be meant.
 const PRECISION_LIMIT: usize = 1000;
@@ -13,16 +14,42 @@ pub fn format<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
         return Err(EvalError::NoSuchOverload);
     };
     let mut out = String::with_capacity(template.len() + 16);
-    let mut chars = template.chars().peekable();
     let mut next = 0;
+    for piece in pieces(template)? {
+        match piece {
+            Piece::Text(c) => out.push(c),
+            Piece::Clause { verb, precision } => {
+                let value = values
+                    .get(next)
+                    .ok_or_else(|| EvalError::invalid(format!("index {next} out of range")))??;
+                next += 1;
+                out.push_str(&clause(verb, precision, &value)?);
+            }
+        }
+        if out.len() > RESULT_LIMIT {
+            return Err(EvalError::CostLimit);
+        }
+    }
+    Ok(Value::string(out))
+}
+
+/// A part of a template.
+enum Piece {
+    Text(char),
+    Clause { verb: char, precision: Option<usize> },
+}
+
+fn pieces(template: &str) -> Result<Vec<Piece>, EvalError> {
+    let mut pieces = Vec::new();
+    let mut chars = template.chars().peekable();
     while let Some(c) = chars.next() {
         if c != '%' {
-            out.push(c);
+            pieces.push(Piece::Text(c));
             continue;
         }
         if chars.peek() == Some(&'%') {
             chars.next();
-            out.push('%');
+            pieces.push(Piece::Text('%'));
             continue;
         }
         let mut precision = None;
@@ -34,28 +61,57 @@ pub fn format<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
                 chars.next();
             }
             let parsed = digits.parse::<usize>().ok().filter(|digits| *digits <= PRECISION_LIMIT);
-            precision = Some(parsed.ok_or_else(|| invalid("error while parsing precision"))?);
+            precision = Some(parsed.ok_or_else(|| EvalError::invalid("error while parsing precision"))?);
         }
-        let verb = chars.next().ok_or_else(|| invalid("unexpected end of string"))?;
+        let verb = chars
+            .next()
+            .ok_or_else(|| EvalError::invalid("unexpected end of string"))?;
         if !matches!(verb, 's' | 'd' | 'f' | 'e' | 'b' | 'x' | 'X' | 'o') {
             return Err(EvalError::invalid(format!(
                 "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
             )));
         }
-        let value = values
-            .get(next)
-            .ok_or_else(|| EvalError::invalid(format!("index {next} out of range")))??;
-        next += 1;
-        out.push_str(&clause(verb, precision, &value)?);
-        if out.len() > RESULT_LIMIT {
-            return Err(EvalError::CostLimit);
-        }
+        pieces.push(Piece::Clause { verb, precision });
     }
-    Ok(Value::string(out))
+    Ok(pieces)
 }
 
-fn invalid(message: &str) -> EvalError {
-    EvalError::invalid(message)
+/// The letters of a template's clauses, in order.
+pub fn clauses(template: &str) -> Result<Vec<char>, EvalError> {
+    let verbs = pieces(template)?.into_iter().filter_map(|piece| match piece {
+        Piece::Clause { verb, .. } => Some(verb),
+        Piece::Text(_) => None,
+    });
+    Ok(verbs.collect())
+}
+
+/// Whether a clause can show values of this type.
+pub fn accepts(verb: char, kind: &Type) -> bool {
+    match (verb, kind) {
+        (_, Type::Dyn | Type::Error | Type::Param(_)) => true,
+        ('s', kind) => !matches!(kind, Type::Opaque(_) | Type::Object(_) | Type::Optional(_)),
+        ('d' | 'o', kind) => matches!(kind, Type::Int | Type::Uint),
+        ('f' | 'e', kind) => matches!(kind, Type::Double | Type::Int | Type::Uint),
+        ('b', kind) => matches!(kind, Type::Int | Type::Uint | Type::Bool),
+        (_, kind) => matches!(kind, Type::Int | Type::Uint | Type::String | Type::Bytes),
+    }
+}
+
+/// Why a clause cannot show a value.
+pub fn refusal(verb: char, kind: &str) -> String {
+    let why = match verb {
+        'b' => "only integers and bools can be formatted as binary",
+        'd' => "decimal clause can only be used on integers",
+        'f' => "fixed-point clause can only be used on doubles",
+        'e' => "scientific clause can only be used on doubles",
+        'o' => "octal clause can only be used on integers",
+        's' => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, \
+             and timestamps"
+        }
+        _ => "only integers, byte buffers, and strings can be formatted as hex",
+    };
+    format!("error during formatting: {why}, was given {kind}")
 }
 
 fn clause(verb: char, precision: Option<usize>, value: &Value<'_>) -> Result<String, EvalError> {
@@ -150,7 +206,6 @@ fn quoted(value: &Value<'_>) -> Result<String, EvalError> {
         Value::Timestamp(time) => format!("timestamp(\"{}\")", times::show_timestamp(*time)),
         Value::Duration(nanos) => format!("duration(\"{}\")", times::show_duration(*nanos)),
         Value::Double(number) if number.is_finite() => format!("{number:.6}"),
-        Value::List(List::Shared(_) | List::Json { .. }) => shown(value)?,
         other => shown(other)?,
     })
 }

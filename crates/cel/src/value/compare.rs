@@ -3,6 +3,7 @@
 use super::{List, Map, Value, from_json};
 use crate::error::EvalError;
 use std::cmp::Ordering;
+use std::sync::Arc;
 use stead_machinery::schema::Topology;
 
 /// Whether two values are equal. Numbers are equal across types; values of other different types are not equal,
@@ -34,11 +35,8 @@ fn lists_equal(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
     if a.len() != b.len() {
         return Ok(false);
     }
-    match a {
-        List::Json {
-            topology: Topology::Set,
-            ..
-        } => {
+    match a.topology() {
+        Some(Topology::Set) => {
             let others = b.values()?;
             for item in a.iter() {
                 if !contains(&others, &item?)? {
@@ -47,10 +45,7 @@ fn lists_equal(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
             }
             Ok(true)
         }
-        List::Json {
-            topology: Topology::Map(keys),
-            ..
-        } => {
+        Some(Topology::Map(keys)) => {
             let others = b.values()?;
             for item in a.iter() {
                 let item = item?;
@@ -176,11 +171,8 @@ pub fn compare(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, EvalError> {
 /// keys, as these lists do everywhere in Kubernetes.
 pub fn concatenate<'a>(a: &List<'a>, b: &List<'a>) -> Result<Value<'a>, EvalError> {
     let mut items = a.values()?;
-    match a {
-        List::Json {
-            topology: Topology::Set,
-            ..
-        } => {
+    match a.topology() {
+        Some(Topology::Set) => {
             for item in b.iter() {
                 let item = item?;
                 if !contains(&items, &item)? {
@@ -188,10 +180,7 @@ pub fn concatenate<'a>(a: &List<'a>, b: &List<'a>) -> Result<Value<'a>, EvalErro
                 }
             }
         }
-        List::Json {
-            topology: Topology::Map(keys),
-            ..
-        } => {
+        Some(Topology::Map(keys)) => {
             for item in b.iter() {
                 let item = item?;
                 let place = match same_keys(&items, &item, keys)? {
@@ -205,6 +194,10 @@ pub fn concatenate<'a>(a: &List<'a>, b: &List<'a>) -> Result<Value<'a>, EvalErro
             }
         }
         _ => items.extend(b.values()?),
+    }
+    if let Some(topology @ (Topology::Set | Topology::Map(_))) = a.topology() {
+        let items = Arc::new(items);
+        return Ok(Value::List(List::Keyed { items, topology }));
     }
     Ok(Value::list(items))
 }
@@ -220,6 +213,6 @@ pub fn list_contains(list: &List<'_>, wanted: &Value<'_>) -> Result<bool, EvalEr
             }
             Ok(false)
         }
-        List::Shared(items) => contains(items, wanted),
+        List::Shared(items) | List::Keyed { items, .. } => contains(items, wanted),
     }
 }

@@ -69,7 +69,9 @@ pub fn to_json(value: &Value<'_>) -> Option<Json> {
         Value::Duration(nanos) => Json::String(times::show_duration(*nanos)),
         Value::Quantity(amount) => Json::String(amount.to_string()),
         Value::List(List::Json { items, .. }) => Json::Array(items.to_vec()),
-        Value::List(List::Shared(items)) => Json::Array(items.iter().map(to_json).collect::<Option<_>>()?),
+        Value::List(List::Shared(items) | List::Keyed { items, .. }) => {
+            Json::Array(items.iter().map(to_json).collect::<Option<_>>()?)
+        }
         Value::Map(Map::Json { map, .. }) => Json::Object((*map).clone()),
         Value::Map(Map::Shared(entries)) => {
             let mut map = serde_json::Map::new();
