@@ -25,10 +25,11 @@ use crate::catalogue::Resource;
 use crate::error::Result;
 use crate::server::{Body, generic};
 use crate::store::Record;
+use crate::table::Include;
 use crate::verbs::Call;
 use crate::verbs::write_options::Commit;
 use http::Response;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use stead_machinery::field::FieldError;
 
@@ -39,9 +40,7 @@ fn id(resource: &Resource) -> (&str, &str) {
 
 /// Fills in the values that a kind has by default.
 pub fn default(resource: &Resource, object: &mut Value) {
-    if resource.origin_is_built_in() {
-        stead_machinery::walk::tidy(object, resource.schema());
-    }
+    crate::defaults::apply(resource, object);
 }
 
 /// Sets and clears what a client may not choose for a new object.
@@ -57,8 +56,8 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
 }
 
 /// What is wrong with a new object.
-pub fn create_errors(_call: &Call, _object: &Value) -> Vec<FieldError> {
-    Vec::new()
+pub fn create_errors(call: &Call, object: &Value) -> Vec<FieldError> {
+    crate::validation::create(&call.resource, object)
 }
 
 /// Carries over what an update may not change silently.
@@ -72,8 +71,12 @@ pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Res
 }
 
 /// What an update may not do.
-pub fn update_errors(_call: &Call, _object: &Value, _old: &Value) -> Vec<FieldError> {
-    Vec::new()
+pub fn update_errors(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
+    // A subresource changes only what it is for, and checks that itself.
+    match call.path.subresource.as_str() {
+        "" => crate::validation::update(&call.resource, object, old),
+        _ => Vec::new(),
+    }
 }
 
 /// The last step before a create is stored: what has to be taken from a pool.
@@ -124,24 +127,9 @@ pub fn grace_period(call: &Call, object: &Value, wanted: Option<i64>) -> Option<
 }
 
 /// Objects as a Table.
-pub fn render_table(_call: &Call, objects: &[Value]) -> Value {
-    let rows: Vec<Value> = objects
-        .iter()
-        .map(|object| {
-            let metadata = &object["metadata"];
-            json!({
-                "cells": [metadata["name"], metadata["creationTimestamp"]],
-                "object": crate::verbs::call::partial(object),
-            })
-        })
-        .collect();
-    json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": rows,
-        "columnDefinitions": [
-            {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},
-            {"name": "Created At", "type": "date", "format": "", "description": "", "priority": 0},
-        ],
-    })
+pub fn render_table(call: &Call, objects: &[Value]) -> Value {
+    let include = Include::parse(call.query.text("includeObject")).unwrap_or_default();
+    crate::table::render(&call.resource, objects, call.now, include)
 }
 
 /// Answers a request on a resource or one of its subresources; `None` if there is no such thing.
