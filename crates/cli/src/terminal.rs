@@ -1,0 +1,34 @@
+//! What people read: errors, hints and notes on standard error, in colour only on a terminal.
+
+use std::io::{IsTerminal, Write};
+
+/// A kind of line for people.
+#[derive(Clone, Copy)]
+pub enum Line {
+    Error,
+    Hint,
+    Note,
+}
+
+/// Prints a line for people. That nobody reads standard error is no reason to fail.
+pub fn tell(line: Line, text: &str) {
+    let (word, colour) = match line {
+        Line::Error => ("error", "31"),
+        Line::Hint => ("hint", "36"),
+        Line::Note => ("note", "2"),
+    };
+    let mut stream = std::io::stderr().lock();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || !stream.is_terminal();
+    let _ = if plain {
+        writeln!(stream, "{word}: {text}")
+    } else {
+        writeln!(stream, "\x1b[1;{colour}m{word}:\x1b[0m {text}")
+    };
+}
+
+/// Prints a line that scripts read, at once.
+pub fn say(text: &str) -> std::io::Result<()> {
+    let mut stream = std::io::stdout().lock();
+    writeln!(stream, "{text}")?;
+    stream.flush()
+}
