@@ -159,8 +159,10 @@ impl Auth {
         escalation::check(&self.policy()?, user, grant)
     }
 
+    /// An object of the core group.
     async fn object(&self, resource: &str, namespace: &str, name: &str) -> Result<Option<Arc<Value>>> {
-        self.inner.directory.object(&rbac::key(resource, namespace, name)).await
+        let key = rbac::key(&format!("/{resource}"), namespace, name);
+        self.inner.directory.object(&key).await
     }
 }
 

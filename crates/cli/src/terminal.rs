@@ -32,3 +32,15 @@ pub fn say(text: &str) -> std::io::Result<()> {
     writeln!(stream, "{text}")?;
     stream.flush()
 }
+
+/// Sends what the server logs to standard error: warnings, or what STEAD_LOG asks for.
+pub fn start_logging() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("STEAD_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::io::stderr().is_terminal();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .try_init();
+}

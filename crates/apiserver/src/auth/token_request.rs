@@ -2,7 +2,7 @@
 
 use super::reviews::{strings, whole_seconds};
 use super::tokens::{Bindings, Claims, Reference};
-use super::{Auth, rbac};
+use super::Auth;
 use crate::error::{ApiError, GroupResource, Result};
 use serde_json::{Value, json};
 use stead_machinery::field::FieldError;
@@ -158,11 +158,7 @@ impl Auth {
     }
 
     async fn existing(&self, resource: &str, namespace: &str, name: &str) -> Result<std::sync::Arc<Value>> {
-        let found = self
-            .inner
-            .directory
-            .object(&rbac::key(resource, namespace, name))
-            .await?;
+        let found = self.object(resource, namespace, name).await?;
         found.ok_or_else(|| ApiError::not_found(&group_resource("", resource), name))
     }
 }

@@ -44,7 +44,7 @@ fn auth(objects: &[(&str, Value)]) -> Auth {
 
 fn robot() -> (&'static str, Value) {
     let metadata = json!({"namespace": "default", "name": "robot", "uid": "robot-1"});
-    ("serviceaccounts", json!({"metadata": metadata}))
+    ("/serviceaccounts", json!({"metadata": metadata}))
 }
 
 async fn review(auth: &Auth, resource: &str, body: Value) -> Result<Value> {
@@ -143,7 +143,7 @@ async fn a_requested_token_names_its_service_account_until_that_is_gone() {
             StaticTokens::default(),
         )
     };
-    let key = rbac::key("serviceaccounts", "default", "robot");
+    let key = rbac::key("/serviceaccounts", "default", "robot");
     let before = with(HashMap::from([(key.clone(), Arc::new(robot().1))]));
     let after = with(HashMap::from([(key, Arc::new(recreated))]));
     let request = before
@@ -161,7 +161,7 @@ async fn a_requested_token_names_its_service_account_until_that_is_gone() {
 #[tokio::test]
 async fn a_token_request_is_checked_as_kubernetes_does() {
     let secret = json!({"metadata": {"namespace": "default", "name": "sec", "uid": "s-1"}});
-    let auth = auth(&[robot(), ("secrets", secret)]);
+    let auth = auth(&[robot(), ("/secrets", secret)]);
     let refused = async |name: &str, body: Value| {
         auth.token_request("default", name, &body)
             .await
@@ -236,10 +236,10 @@ async fn a_bootstrap_token_secret_lets_a_node_in_until_it_expires() {
                         "expiration": STANDARD.encode(expiration)}})
     };
     let body = json!({"spec": {"token": "abcdef.0123456789abcdef"}});
-    let valid = auth(&[("secrets", secret("2999-01-01T00:00:00Z"))]);
+    let valid = auth(&[("/secrets", secret("2999-01-01T00:00:00Z"))]);
     let answer = review(&valid, "tokenreviews", body.clone()).await.expect("an answer");
     assert_eq!(answer["status"]["user"]["username"], "system:bootstrap:abcdef");
-    let expired = auth(&[("secrets", secret("2000-01-01T00:00:00Z"))]);
+    let expired = auth(&[("/secrets", secret("2000-01-01T00:00:00Z"))]);
     let answer = review(&expired, "tokenreviews", body).await.expect("an answer");
     assert_eq!(answer["status"]["error"], "invalid bearer token");
 }

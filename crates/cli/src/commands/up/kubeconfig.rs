@@ -2,6 +2,8 @@
 
 use crate::failure::Hint;
 use anyhow::{Context, Result, anyhow};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -14,7 +16,7 @@ const NAME: &str = "stead";
 
 /// The configuration with which the admin reaches a server.
 pub fn build(pki: &Pki, server: &str) -> Value {
-    let encode = |text: &str| stead_apiserver::auth::kubeconfig::base64(text);
+    let encode = |text: &str| STANDARD.encode(text);
     json!({
         "apiVersion": "v1", "kind": "Config",
         "clusters": [{"name": NAME, "cluster": {

@@ -1,0 +1,95 @@
+//! `stead up`: the embedded cluster in one process, until it is told to stop.
+
+mod cluster;
+mod home;
+mod kubeconfig;
+mod listen;
+
+use crate::terminal::say;
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Run a cluster in this process, until Ctrl-C
+#[derive(Args)]
+#[command(after_help = "Examples:
+  stead up                              durable, in $XDG_DATA_HOME/stead
+  stead up --ephemeral                  in memory, gone when it ends
+  stead up --data ./cluster --listen 127.0.0.1:6443
+  stead up --ephemeral --parts api      the API server alone
+  stead up --ephemeral --output json    for scripts: one JSON object a line
+
+When it serves it prints `ready KUBECONFIG`; then
+  kubectl --kubeconfig KUBECONFIG get namespaces")]
+pub struct Arguments {
+    /// Where to listen (default: a free loopback port, kept in the data directory)
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<listen::Address>,
+    /// Keep the cluster in this directory (default: $XDG_DATA_HOME/stead)
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Keep the cluster in memory only
+    #[arg(long, conflicts_with = "data")]
+    ephemeral: bool,
+    /// Where to write the kubeconfig (default: in the cluster's directory)
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Also add the context `stead` to your own kubeconfig
+    #[arg(long)]
+    merge_kubeconfig: bool,
+    /// What to run (default: all parts)
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    parts: Option<Vec<Part>>,
+    /// Write an audit log: one audit.k8s.io/v1 Event a line
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+    /// How much the audit log tells
+    #[arg(long, value_enum, default_value_t = AuditLevel::Metadata, requires = "audit_log")]
+    audit_level: AuditLevel,
+    /// How to print what scripts read
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+/// A part of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    Api,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AuditLevel {
+    Metadata,
+    Request,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+pub fn run(arguments: Arguments) -> Result<()> {
+    crate::terminal::start_logging();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let outcome = runtime.block_on(serve(arguments));
+    // Whatever still runs after the drain is not worth waiting for.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    outcome
+}
+
+async fn serve(arguments: Arguments) -> Result<()> {
+    let stop = cluster::stop_on_signal()?;
+    let output = arguments.output;
+    let running = cluster::start(arguments, stop.clone()).await?;
+    let kubeconfig = running.kubeconfig.display().to_string();
+    say(&match output {
+        Output::Text => format!("ready {kubeconfig}"),
+        Output::Json => json!({"event": "ready", "kubeconfig": kubeconfig, "server": running.server}).to_string(),
+    })?;
+    running.finished().await
+}

@@ -1,0 +1,158 @@
+//! Starting the parts of a cluster in their order, and ending them in the reverse one.
+
+use super::home::{Home, Life};
+use super::listen::{self, Bound};
+use super::{Arguments, AuditLevel, kubeconfig};
+use crate::failure::Hint;
+use crate::places;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stead_apiserver::audit::{AuditLog, Level};
+use stead_apiserver::auth::certificates::{Pki, server_config};
+use stead_apiserver::auth::directory::StoreDirectory;
+use stead_apiserver::auth::tokens::Issuer;
+use stead_apiserver::auth::{Auth, StaticTokens};
+use stead_apiserver::catalogue::Catalogue;
+use stead_apiserver::environment::Environment;
+use stead_apiserver::gate::Gate;
+use stead_apiserver::server::{ApiServer, Config};
+use stead_apiserver::store::{History, Store};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The issuer of service-account tokens, and the audience of the API server.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// Names under which pods and people reach the API server.
+const NAMES: [&str; 8] = [
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "10.96.0.1",
+];
+
+/// A cluster that serves.
+pub struct Running {
+    pub kubeconfig: PathBuf,
+    /// `https://127.0.0.1:6443`.
+    pub server: String,
+    listener: JoinHandle<()>,
+    /// Dropped last: it lets go of the directory.
+    _home: Home,
+}
+
+impl Running {
+    /// Waits until the cluster has been told to stop and has done so.
+    pub async fn finished(self) -> Result<()> {
+        self.listener.await.context("the server ended unexpectedly")
+    }
+}
+
+/// Cancelled by the first SIGINT or SIGTERM. A second one ends the process at once.
+pub fn stop_on_signal() -> Result<CancellationToken> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if token.is_cancelled() {
+                // Whoever asks twice is in a hurry; what was answered is on disk already.
+                std::process::exit(130);
+            }
+            token.cancel();
+        }
+    });
+    Ok(stop)
+}
+
+/// Starts what the arguments ask for; everything serves when this returns.
+pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Running> {
+    let environment = Environment::real();
+    let life = if arguments.ephemeral { Life::Ephemeral } else { Life::Durable };
+    let home = match (life, &arguments.data) {
+        (Life::Ephemeral, _) => Home::ephemeral()?,
+        (Life::Durable, Some(data)) => Home::durable(data.clone())?,
+        (Life::Durable, None) => Home::durable(places::data()?)?,
+    };
+    let bound = match &arguments.listen {
+        Some(address) => listen::given(address)?,
+        None => listen::remembered(&home.path)?,
+    };
+    let pki = credentials(&home.path, life, &bound, &environment)?;
+    let audit = audit_log(&arguments)?;
+    let store = open_store(&home.path, life, &environment)?;
+    let server = api_server(store, environment.clone(), &pki).await?;
+    let tls = server_config(&pki, environment.clock.clone())?;
+    let socket = listen::into_tokio(bound.socket)?;
+    let listener = tokio::spawn(stead_apiserver::listen::serve(socket, tls, Gate::new(server, audit), stop));
+    let config = kubeconfig::build(&pki, &bound.server);
+    let path = arguments.kubeconfig.unwrap_or_else(|| home.path.join("kubeconfig"));
+    kubeconfig::write(&path, &config)?;
+    if arguments.merge_kubeconfig {
+        kubeconfig::merge(&kubeconfig::users_own()?, &config)?;
+    }
+    Ok(Running {
+        kubeconfig: std::path::absolute(&path).unwrap_or(path),
+        server: format!("https://{}", bound.server),
+        listener,
+        _home: home,
+    })
+}
+
+fn credentials(home: &Path, life: Life, bound: &Bound, environment: &Environment) -> Result<Pki> {
+    let mut names: Vec<String> = NAMES.iter().map(|name| (*name).to_string()).collect();
+    if !bound.host.is_empty() && !names.contains(&bound.host) {
+        names.push(bound.host.clone());
+    }
+    let now = environment.clock.now();
+    match life {
+        Life::Ephemeral => Pki::generate(&names, now),
+        Life::Durable => Pki::open(&home.join("pki"), &names, now),
+    }
+    .context("cannot prepare the cluster's certificates")
+    .hint("remove the directory `pki` in the data directory to have them made anew")
+}
+
+fn audit_log(arguments: &Arguments) -> Result<Option<AuditLog>> {
+    let Some(path) = &arguments.audit_log else {
+        return Ok(None);
+    };
+    let level = match arguments.audit_level {
+        AuditLevel::Metadata => Level::Metadata,
+        AuditLevel::Request => Level::Request,
+    };
+    let log = AuditLog::open(path, level)
+        .with_context(|| format!("cannot write the audit log {}", path.display()))
+        .hint("choose a file that you may write, with --audit-log FILE")?;
+    Ok(Some(log))
+}
+
+fn open_store(home: &Path, life: Life, environment: &Environment) -> Result<Store> {
+    let clock = environment.clock.clone();
+    match life {
+        Life::Ephemeral => Ok(Store::in_memory(clock, History::default())),
+        Life::Durable => Store::open(&home.join("store"), clock, History::default())
+            .context("cannot open the cluster's store")
+            .hint("choose another directory with --data DIR, or use --ephemeral"),
+    }
+}
+
+async fn api_server(store: Store, environment: Environment, pki: &Pki) -> Result<ApiServer> {
+    let issuer = Issuer::from_pem(&pki.token_key, ISSUER).context("cannot use the key for service-account tokens")?;
+    let directory = Arc::new(StoreDirectory::new(store.clone()));
+    let auth = Auth::new(directory, environment.clone(), issuer, StaticTokens::default());
+    let mut config = Config::new(store, environment, Catalogue::built_in());
+    config.auth = Some(auth);
+    ApiServer::new(config).await.context("cannot start the API server")
+}

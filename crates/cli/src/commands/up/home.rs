@@ -1,0 +1,121 @@
+//! The directory of a cluster: held by one process at a time, and gone with an ephemeral one.
+
+use crate::failure::Hint;
+use crate::places;
+use anyhow::{Context, Result, anyhow};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A held directory. Dropping it lets go, and removes it where the cluster is ephemeral.
+pub struct Home {
+    pub path: PathBuf,
+    life: Life,
+    /// Held for as long as the process lives, however it ends.
+    _lock: File,
+}
+
+/// How long a cluster's directory is meant to stay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    Durable,
+    Ephemeral,
+}
+
+impl Home {
+    /// The directory of a durable cluster.
+    pub fn durable(path: PathBuf) -> Result<Home> {
+        places::make_private(&path)?;
+        // Kubeconfigs name it, and are read from elsewhere.
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("cannot use the directory {}", path.display()))?;
+        let lock = lock(&path)?;
+        Ok(Home {
+            path,
+            life: Life::Durable,
+            _lock: lock,
+        })
+    }
+
+    /// A new directory of its own under the user's runtime directory.
+    pub fn ephemeral() -> Result<Home> {
+        let runtime = places::runtime()?;
+        for attempt in 0..1000 {
+            let path = runtime.join(format!("ephemeral-{}-{attempt}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => {}
+                // Left by a process that had our number before us.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
+            }
+            places::make_private(&path)?;
+            let lock = lock(&path)?;
+            return Ok(Home {
+                path,
+                life: Life::Ephemeral,
+                _lock: lock,
+            });
+        }
+        Err(anyhow!("{} is full of old clusters", runtime.display())).hint("remove what is in it")
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if self.life == Life::Ephemeral {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Takes the lock of a directory; it names the process that holds it.
+fn lock(directory: &Path) -> Result<File> {
+    let path = directory.join("lock");
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("cannot write {}", path.display()))
+        .hint("choose a directory that you may write to, with --data DIR, or use --ephemeral")?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let who = match holder.trim() {
+                "" => String::new(),
+                pid => format!(" (process {pid})"),
+            };
+            return Err(anyhow!("another stead{who} runs the cluster in {}", directory.display()))
+                .hint("stop that one, choose another directory with --data DIR, or use --ephemeral");
+        }
+        Err(TryLockError::Error(error)) => {
+            return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+        }
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_held_by_one_cluster_at_a_time() {
+        let place = tempfile::tempdir().expect("a directory");
+        let first = Home::durable(place.path().join("data")).expect("a home");
+        let second = Home::durable(place.path().join("data"));
+        let text = second.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains(&format!("(process {})", std::process::id())), "{text}");
+        drop(first);
+        Home::durable(place.path().join("data")).expect("free again");
+    }
+}
