@@ -112,6 +112,12 @@ impl Auth {
         }
     }
 
+    /// For a server on this store alone: its roles, and a token key that lasts as long as the process.
+    pub fn of_store(store: crate::store::Store, environment: Environment) -> Self {
+        let directory = Arc::new(directory::StoreDirectory::new(store));
+        Auth::new(directory, environment, Issuer::ephemeral(), StaticTokens::default())
+    }
+
     /// Signs and verifies service-account tokens.
     pub fn issuer(&self) -> &Issuer {
         &self.inner.issuer
@@ -137,6 +143,10 @@ impl Auth {
         }
     }
 
+    pub fn asks_to_impersonate(headers: &http::HeaderMap) -> bool {
+        headers.keys().any(|name| name.as_str().starts_with("impersonate-"))
+    }
+
     /// The user to go on as, where the headers ask for another one (see [`impersonate`]).
     pub fn impersonate(
         &self,
@@ -145,7 +155,7 @@ impl Auth {
         wanted: &Attributes,
     ) -> Result<Option<User>> {
         // Nearly no request impersonates; reading all roles for each would be waste.
-        if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        if !Self::asks_to_impersonate(headers) {
             return Ok(None);
         }
         impersonate::impersonate(headers, sender, wanted, &self.policy()?)

@@ -133,7 +133,9 @@ impl Seen {
             uri: uri.path_and_query().map_or("/", |whole| whole.as_str()).to_string(),
             user: user.cloned().unwrap_or_default(),
             source: request.extensions().get::<RemoteAddress>().map(|remote| remote.0.ip()),
-            user_agent: agent.map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned()).unwrap_or_default(),
+            user_agent: agent
+                .map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned())
+                .unwrap_or_default(),
             received,
         }
     }
@@ -142,7 +144,10 @@ impl Seen {
     fn overhear(&self, request: Request<Body>) -> (Request<Body>, Overheard) {
         let writes = matches!(self.info.verb, "create" | "update" | "patch");
         let json = |media: &str| media.contains("json");
-        let media = request.headers().get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
+        let media = request
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|media| media.to_str().ok());
         let format = match media {
             _ if !writes => Format::None,
             Some(media) if media.contains("protobuf") => Format::Protobuf,

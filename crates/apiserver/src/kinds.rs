@@ -3,6 +3,7 @@
 //! The verbs are the same for all kinds. Each function here is a point where Kubernetes itself treats a kind
 //! in a special way; a kind that is not named takes the generic path.
 
+pub mod access;
 pub mod admission;
 mod allocation;
 mod binding;
@@ -45,6 +46,7 @@ pub fn default(resource: &Resource, object: &mut Value) {
 
 /// Sets and clears what a client may not choose for a new object.
 pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
+    access::check_grant(call, object, None)?;
     status::initial(&call.resource, object, call.now);
     strategy::start_generation(&call.resource, object);
     match id(&call.resource) {
@@ -62,6 +64,7 @@ pub fn create_errors(call: &Call, object: &Value) -> Vec<FieldError> {
 
 /// Carries over what an update may not change silently.
 pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Result<()> {
+    access::check_grant(call, object, Some(old))?;
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_update(object, old, &call.path.subresource),
         ("", "services") => service::prepare_update(object, old),
@@ -134,6 +137,9 @@ pub fn render_table(call: &Call, objects: &[Value]) -> Value {
 
 /// Answers a request on a resource or one of its subresources; `None` if there is no such thing.
 pub async fn subresource(call: &Arc<Call>, body: Body) -> Result<Option<Response<Body>>> {
+    if access::is_question(call) {
+        return access::answer(call, body).await.map(Some);
+    }
     let answer = match (call.resource.plural.as_str(), call.path.subresource.as_str()) {
         ("bindings", "") | ("pods", "binding") => binding::bind(call, body).await,
         (_, "" | "status" | "approval" | "ephemeralcontainers" | "resize" | "finalize") => generic(call, body).await,

@@ -13,6 +13,7 @@ pub mod defaults;
 pub mod discovery;
 pub mod environment;
 pub mod error;
+pub mod gate;
 pub mod kinds;
 pub mod listen;
 pub mod openapi;

@@ -3,6 +3,7 @@
 //! An in-process client calls it directly; the same value stands behind TLS. It holds no task of its own:
 //! everything happens inside a request, so a test can make hundreds of servers and drop them.
 
+mod access;
 pub mod body;
 pub mod decode;
 mod dispatch;

@@ -16,7 +16,13 @@ const USAGE: u8 = 2;
 
 /// A Kubernetes cluster in one process, and operators for it.
 #[derive(Parser)]
-#[command(name = "stead", version, about, propagate_version = true, disable_help_subcommand = true)]
+#[command(
+    name = "stead",
+    version,
+    about,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
 #[command(after_help = "Examples:
   stead up                    a cluster in $XDG_DATA_HOME/stead, until Ctrl-C
   stead up --ephemeral        one that is gone when it ends
@@ -76,7 +82,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let what = paragraphs.next().unwrap_or_default();
     tell(Line::Error, what.strip_prefix("error: ").unwrap_or(&what));
     let tip = paragraphs.find_map(|part| part.strip_prefix("tip: ").map(str::to_string));
-    tell(Line::Hint, tip.as_deref().unwrap_or("--help shows what is possible, with examples"));
+    tell(
+        Line::Hint,
+        tip.as_deref().unwrap_or("--help shows what is possible, with examples"),
+    );
     ExitCode::from(USAGE)
 }
 

@@ -1,8 +1,8 @@
 //! TokenRequest: a signed token for a service account, bound to an object if asked.
 
+use super::Auth;
 use super::reviews::{strings, whole_seconds};
 use super::tokens::{Bindings, Claims, Reference};
-use super::Auth;
 use crate::error::{ApiError, GroupResource, Result};
 use serde_json::{Value, json};
 use stead_machinery::field::FieldError;

@@ -17,6 +17,9 @@ use sha2::{Digest, Sha256};
 /// Clocks of issuer and verifier may differ by this much.
 const LEEWAY_SECONDS: i64 = 60;
 
+/// The issuer that clusters have unless told otherwise, and the audience of their API server.
+pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
 /// A token longer than this is refused unread.
 const LONGEST_TOKEN: usize = 16 * 1024;
 
@@ -130,6 +133,13 @@ impl Issuer {
             "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
             lines.join("\n")
         ))
+    }
+
+    /// A key that nobody keeps, for a server whose tokens need not outlive it.
+    pub fn ephemeral() -> Self {
+        Self::generate_pem()
+            .and_then(|pem| Self::from_pem(&pem, DEFAULT_ISSUER))
+            .expect("a fresh key is readable, and without random numbers no process of ours could start")
     }
 
     pub fn from_pem(pem: &str, url: &str) -> Result<Self, TokenError> {

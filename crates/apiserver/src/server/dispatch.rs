@@ -5,7 +5,7 @@ use super::negotiate::{self, Accepted};
 use super::query::Query;
 use super::request::{RequestInfo, ResourcePath};
 use super::state::Shared;
-use super::{health, respond};
+use super::{access, health, respond};
 use crate::auth::User;
 use crate::catalogue::Resource;
 use crate::error::{ApiError, Result};
@@ -27,8 +27,17 @@ pub async fn handle(shared: Arc<Shared>, request: Request<Body>) -> Response<Bod
     let _flight = shared.metrics.enter(info.verb);
     let accepted = negotiate::accept(&parts.headers, query.flag("pretty"));
     let for_errors = accepted.as_ref().ok().copied();
-    let outcome = admitted(&shared, &info, &mut parts, body, query, accepted).await;
+    let (outcome, ran_as) = match access::check(&shared, &info, &mut parts) {
+        Ok(ran_as) => (
+            admitted(&shared, &info, &mut parts, body, query, accepted).await,
+            ran_as,
+        ),
+        Err(refused) => (Err(refused), None),
+    };
     let mut response = outcome.unwrap_or_else(|error| respond::error(&error, for_errors));
+    if let Some(ran_as) = ran_as {
+        response.extensions_mut().insert(ran_as);
+    }
     if parts.method == Method::HEAD {
         *response.body_mut() = Body::default();
     }
@@ -207,7 +216,13 @@ async fn path_only(
             );
             Ok(response)
         }
-        path => described(shared, path, parts),
+        path => {
+            let host = parts.uri.host().or_else(|| parts.headers.get("host")?.to_str().ok());
+            match crate::kinds::access::issuer_document(shared.auth.issuer(), path, host.unwrap_or("localhost")) {
+                Some(document) => respond::object(200, &document, plain(accepted)),
+                None => described(shared, path, parts),
+            }
+        }
     }
 }
 

@@ -63,6 +63,8 @@ pub fn error(error: &ApiError, accepted: Option<Accepted>) -> Response<Body> {
         None => plain(),
     };
     let mut response = finish(error.code, media, bytes.into(), false);
+    // For the audit log, which tells why.
+    response.extensions_mut().insert(error.clone());
     if let Some(seconds) = error.retry_after() {
         response.headers_mut().insert("retry-after", HeaderValue::from(seconds));
     }

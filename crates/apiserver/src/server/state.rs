@@ -2,6 +2,7 @@
 
 use super::limits::{InFlight, Limits};
 use super::metrics::Metrics;
+use crate::auth::Auth;
 use crate::catalogue::Catalogue;
 use crate::discovery::Discovery;
 use crate::environment::Environment;
@@ -22,6 +23,8 @@ pub struct Config {
     pub services: Cidr,
     /// The address under which clients reach this server; the `kubernetes` service leads there.
     pub advertised: Option<SocketAddr>,
+    /// Who asks and what they may do; by default with a token key of its own.
+    pub auth: Option<Auth>,
 }
 
 /// Addresses and ports of the cluster.
@@ -41,6 +44,7 @@ pub struct Shared {
     published: ArcSwap<Published>,
     pub limits: Limits,
     pub network: Network,
+    pub auth: Auth,
     pub(super) in_flight: InFlight,
     pub(crate) metrics: Metrics,
 }
@@ -71,13 +75,18 @@ impl Config {
             limits: Limits::default(),
             services: Cidr::default(),
             advertised: None,
+            auth: None,
         }
     }
 }
 
 impl Shared {
     pub(super) fn new(config: Config) -> Self {
+        let auth = config
+            .auth
+            .unwrap_or_else(|| Auth::of_store(config.store.clone(), config.environment.clone()));
         Shared {
+            auth,
             in_flight: InFlight::new(&config.limits),
             metrics: Metrics::new(config.environment.clock.now()),
             store: config.store,

@@ -6,12 +6,13 @@ use super::{Arguments, AuditLevel, kubeconfig};
 use crate::failure::Hint;
 use crate::places;
 use anyhow::{Context, Result};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stead_apiserver::audit::{AuditLog, Level};
 use stead_apiserver::auth::certificates::{Pki, server_config};
 use stead_apiserver::auth::directory::StoreDirectory;
-use stead_apiserver::auth::tokens::Issuer;
+use stead_apiserver::auth::tokens::{DEFAULT_ISSUER, Issuer};
 use stead_apiserver::auth::{Auth, StaticTokens};
 use stead_apiserver::catalogue::Catalogue;
 use stead_apiserver::environment::Environment;
@@ -21,9 +22,6 @@ use stead_apiserver::store::{History, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-/// The issuer of service-account tokens, and the audience of the API server.
-const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// Names under which pods and people reach the API server.
 const NAMES: [&str; 8] = [
@@ -79,7 +77,11 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
 /// Starts what the arguments ask for; everything serves when this returns.
 pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Running> {
     let environment = Environment::real();
-    let life = if arguments.ephemeral { Life::Ephemeral } else { Life::Durable };
+    let life = if arguments.ephemeral {
+        Life::Ephemeral
+    } else {
+        Life::Durable
+    };
     let home = match (life, &arguments.data) {
         (Life::Ephemeral, _) => Home::ephemeral()?,
         (Life::Durable, Some(data)) => Home::durable(data.clone())?,
@@ -92,10 +94,16 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let pki = credentials(&home.path, life, &bound, &environment)?;
     let audit = audit_log(&arguments)?;
     let store = open_store(&home.path, life, &environment)?;
-    let server = api_server(store, environment.clone(), &pki).await?;
+    let advertised = bound.socket.local_addr().ok();
+    let server = api_server(store, environment.clone(), &pki, advertised).await?;
     let tls = server_config(&pki, environment.clock.clone())?;
     let socket = listen::into_tokio(bound.socket)?;
-    let listener = tokio::spawn(stead_apiserver::listen::serve(socket, tls, Gate::new(server, audit), stop));
+    let listener = tokio::spawn(stead_apiserver::listen::serve(
+        socket,
+        tls,
+        Gate::new(server, audit),
+        stop,
+    ));
     let config = kubeconfig::build(&pki, &bound.server);
     let path = arguments.kubeconfig.unwrap_or_else(|| home.path.join("kubeconfig"));
     kubeconfig::write(&path, &config)?;
@@ -148,11 +156,18 @@ fn open_store(home: &Path, life: Life, environment: &Environment) -> Result<Stor
     }
 }
 
-async fn api_server(store: Store, environment: Environment, pki: &Pki) -> Result<ApiServer> {
-    let issuer = Issuer::from_pem(&pki.token_key, ISSUER).context("cannot use the key for service-account tokens")?;
+async fn api_server(
+    store: Store,
+    environment: Environment,
+    pki: &Pki,
+    advertised: Option<SocketAddr>,
+) -> Result<ApiServer> {
+    let issuer =
+        Issuer::from_pem(&pki.token_key, DEFAULT_ISSUER).context("cannot use the key for service-account tokens")?;
     let directory = Arc::new(StoreDirectory::new(store.clone()));
     let auth = Auth::new(directory, environment.clone(), issuer, StaticTokens::default());
     let mut config = Config::new(store, environment, Catalogue::built_in());
     config.auth = Some(auth);
+    config.advertised = advertised;
     ApiServer::new(config).await.context("cannot start the API server")
 }

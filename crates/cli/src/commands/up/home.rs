@@ -91,8 +91,11 @@ fn lock(directory: &Path) -> Result<File> {
                 "" => String::new(),
                 pid => format!(" (process {pid})"),
             };
-            return Err(anyhow!("another stead{who} runs the cluster in {}", directory.display()))
-                .hint("stop that one, choose another directory with --data DIR, or use --ephemeral");
+            return Err(anyhow!(
+                "another stead{who} runs the cluster in {}",
+                directory.display()
+            ))
+            .hint("stop that one, choose another directory with --data DIR, or use --ephemeral");
         }
         Err(TryLockError::Error(error)) => {
             return Err(error).with_context(|| format!("cannot lock {}", path.display()));

@@ -58,7 +58,11 @@ pub fn given(address: &Address) -> Result<Bound> {
     Ok(Bound {
         socket,
         server: reachable,
-        host: if unspecified { String::new() } else { address.host.clone() },
+        host: if unspecified {
+            String::new()
+        } else {
+            address.host.clone()
+        },
     })
 }
 
@@ -70,7 +74,9 @@ fn shown(address: &Address) -> String {
 /// Binds the loopback port that the directory remembers, or a free one that it remembers from now on.
 pub fn remembered(directory: &Path) -> Result<Bound> {
     let file = directory.join("port");
-    let kept = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse::<u16>().ok());
+    let kept = std::fs::read_to_string(&file)
+        .ok()
+        .and_then(|text| text.trim().parse::<u16>().ok());
     let loopback = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let socket = match kept.map(loopback) {
         Some(Ok(socket)) => socket,
@@ -108,7 +114,10 @@ mod tests {
     #[test]
     fn an_address_needs_a_port() {
         assert!("127.0.0.1:6443".parse::<Address>().is_ok());
-        assert_eq!("[::1]:6443".parse::<Address>().map(|address| address.host), Ok("::1".to_string()));
+        assert_eq!(
+            "[::1]:6443".parse::<Address>().map(|address| address.host),
+            Ok("::1".to_string())
+        );
         assert!("127.0.0.1".parse::<Address>().is_err());
         assert!("127.0.0.1:99999".parse::<Address>().is_err());
         assert!("".parse::<Address>().is_err());
