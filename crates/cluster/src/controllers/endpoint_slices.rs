@@ -1,0 +1,125 @@
+//! EndpointSlices and Endpoints: which pods stand behind a Service.
+
+mod build;
+
+use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde::Serialize;
+use std::sync::Arc;
+use stead::Watch;
+use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Source, Store, Typed};
+
+/// Our own slices: others manage theirs.
+const OURS: &str = "endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io";
+
+/// Adds the controller of endpoints.
+pub fn add_to(manager: &Manager) {
+    let cache = manager.cache();
+    let services = cache.store::<Service>();
+    let reconciler = Slices {
+        services: services.clone(),
+        pods: cache.store(),
+        slices: cache.watch(Watch::all().labels(OURS)),
+        endpoints: cache.store(),
+    };
+    let controller = Controller::new("endpointslice", reconciler)
+        .for_::<Service>()
+        .watches_source(Source::<EndpointSlice>::from(Watch::all().labels(OURS)), |slice| {
+            let labels = slice.metadata.labels.as_ref();
+            let service = labels.and_then(|all| all.get("kubernetes.io/service-name"));
+            service
+                .map(|name| Key::new(slice.metadata.namespace.as_deref(), name))
+                .into_iter()
+                .collect()
+        })
+        .watches::<Pod>(move |pod| {
+            let candidates = services.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
+            let chosen = candidates.iter().filter(|service| build::selects(service, pod));
+            chosen.map(|service| Key::of(&**service)).collect()
+        })
+        .may(Rule::read::<Endpoints>())
+        .may(Rule::new(
+            "discovery.k8s.io",
+            &["endpointslices"],
+            &["create", "update", "delete"],
+        ))
+        .may(Rule::new("", &["endpoints"], &["create", "update", "delete"]))
+        .without_resync()
+        .concurrency(8);
+    manager.add(controller);
+}
+
+struct Slices {
+    services: Store<Service>,
+    pods: Store<Pod>,
+    slices: Store<EndpointSlice>,
+    endpoints: Store<Endpoints>,
+}
+
+impl Reconciler for Slices {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
+        let namespace = key.namespace().unwrap_or_default();
+        let have: Vec<Arc<EndpointSlice>> = self
+            .slices
+            .in_namespace(namespace)
+            .into_iter()
+            .filter(|slice| {
+                let labels = slice.metadata.labels.as_ref();
+                labels
+                    .and_then(|all| all.get("kubernetes.io/service-name"))
+                    .is_some_and(|name| name == key.name())
+            })
+            .collect();
+        let service = self
+            .services
+            .get(key)
+            .filter(|service| service.metadata.deletion_timestamp.is_none());
+        let Some(service) = service.filter(|service| build::has_selector(service)) else {
+            // Without its Service a slice is garbage, and the collector has its owner reference; without a selector
+            // slices are somebody else's.
+            return Ok(Outcome::Settled);
+        };
+        let mut pods = self.pods.in_namespace(namespace);
+        pods.retain(|pod| build::selects(&service, pod));
+        pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        let wanted = build::slices(&service, &pods);
+        for slice in &wanted {
+            let old = have.iter().find(|old| old.metadata.name == slice.metadata.name);
+            put(context, slice, old.map(AsRef::as_ref), build::same_slice).await?;
+        }
+        for old in have
+            .iter()
+            .filter(|old| !wanted.iter().any(|slice| slice.metadata.name == old.metadata.name))
+        {
+            context.writer().delete(&**old, Propagation::Background).await?;
+        }
+        let endpoints = build::endpoints(&service, &pods);
+        put(
+            context,
+            &endpoints,
+            self.endpoints.get(key).as_deref(),
+            build::same_endpoints,
+        )
+        .await?;
+        Ok(Outcome::Settled)
+    }
+}
+
+/// Creates or replaces an object, unless it is already so.
+async fn put<K: Typed + Serialize + Clone>(
+    context: &Context,
+    wanted: &K,
+    have: Option<&K>,
+    same: impl Fn(&K, &K) -> bool,
+) -> Result<(), Error> {
+    match have {
+        None => super::created(context.writer().create(wanted).await),
+        Some(have) if same(have, wanted) => Ok(()),
+        Some(have) => {
+            let mut next = wanted.clone();
+            next.meta_mut().resource_version = have.meta().resource_version.clone();
+            next.meta_mut().uid = have.meta().uid.clone();
+            context.writer().update(&next).await.map(drop)
+        }
+    }
+}

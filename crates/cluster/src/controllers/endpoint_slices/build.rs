@@ -1,0 +1,272 @@
+//! The EndpointSlices and Endpoints that a Service and its pods make. Pure.
+
+use crate::controllers::{ownership, pods};
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort as OldPort, EndpointSubset, Endpoints};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::core::ObjectMeta;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Endpoints in one slice.
+const LARGEST_SLICE: usize = 100;
+
+/// A port as something to sort by: name, number, protocol.
+type PortKey = (Option<String>, Option<i32>, Option<String>);
+
+/// Whether a Service chooses pods at all.
+pub fn has_selector(service: &Service) -> bool {
+    let spec = service.spec.as_ref();
+    let external = spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName");
+    !external
+        && spec
+            .and_then(|spec| spec.selector.as_ref())
+            .is_some_and(|selector| !selector.is_empty())
+}
+
+/// Whether a Service chooses this pod.
+pub fn selects(service: &Service, pod: &Pod) -> bool {
+    let Some(selector) = service.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else {
+        return false;
+    };
+    let labels = pod.metadata.labels.as_ref();
+    !selector.is_empty()
+        && selector
+            .iter()
+            .all(|(key, value)| labels.and_then(|all| all.get(key)) == Some(value))
+}
+
+/// The slices: pods with the same ports together, so many at a time.
+pub fn slices(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSlice> {
+    let mut groups: BTreeMap<Vec<PortKey>, Vec<Endpoint>> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| has_address(pod) && !pods::has_ended(pod)) {
+        let ports = ports(service, pod)
+            .into_iter()
+            .map(|port| (port.name, port.port, port.protocol))
+            .collect();
+        groups.entry(ports).or_default().push(endpoint(service, pod));
+    }
+    if groups.is_empty() {
+        groups.insert(Vec::new(), Vec::new());
+    }
+    let mut made = Vec::new();
+    for (ports, endpoints) in groups {
+        let ports: Vec<EndpointPort> = ports
+            .into_iter()
+            .map(|(name, port, protocol)| EndpointPort {
+                name: name.or(Some(String::new())),
+                port,
+                protocol,
+                app_protocol: None,
+            })
+            .collect();
+        let chunks: Vec<Vec<Endpoint>> = match endpoints.is_empty() {
+            true => vec![Vec::new()],
+            false => endpoints.chunks(LARGEST_SLICE).map(<[Endpoint]>::to_vec).collect(),
+        };
+        for chunk in chunks {
+            made.push(EndpointSlice {
+                metadata: slice_metadata(service, made.len()),
+                address_type: "IPv4".to_string(),
+                endpoints: (!chunk.is_empty()).then_some(chunk),
+                ports: Some(ports.clone()),
+            });
+        }
+    }
+    made
+}
+
+/// The older form of the same.
+pub fn endpoints(service: &Service, pods: &[Arc<Pod>]) -> Endpoints {
+    let publish = publishes_unready(service);
+    let mut subsets: Vec<EndpointSubset> = Vec::new();
+    for pod in pods.iter().filter(|pod| has_address(pod) && pods::is_active(pod)) {
+        let ports: Vec<OldPort> = ports(service, pod)
+            .into_iter()
+            .map(|port| OldPort {
+                name: port.name.filter(|name| !name.is_empty()),
+                port: port.port.unwrap_or(0),
+                protocol: port.protocol,
+                app_protocol: None,
+            })
+            .collect();
+        let address = EndpointAddress {
+            ip: address(pod).unwrap_or_default().to_string(),
+            node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            target_ref: Some(reference(pod)),
+            hostname: hostname(service, pod),
+        };
+        let position = subsets.iter().position(|subset| subset.ports.as_ref() == Some(&ports));
+        let position = position.unwrap_or_else(|| {
+            subsets.push(EndpointSubset {
+                ports: Some(ports),
+                ..EndpointSubset::default()
+            });
+            subsets.len() - 1
+        });
+        let subset = &mut subsets[position];
+        let list = if publish || pods::is_ready(pod) {
+            &mut subset.addresses
+        } else {
+            &mut subset.not_ready_addresses
+        };
+        list.get_or_insert_default().push(address);
+    }
+    let meta = &service.metadata;
+    let mut labels = meta.labels.clone().unwrap_or_default();
+    labels.insert(
+        "endpoints.kubernetes.io/managed-by".to_string(),
+        "endpoint-controller".to_string(),
+    );
+    if is_headless(service) {
+        labels.insert("service.kubernetes.io/headless".to_string(), String::new());
+    }
+    Endpoints {
+        metadata: ObjectMeta {
+            name: meta.name.clone(),
+            namespace: meta.namespace.clone(),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        },
+        subsets: (!subsets.is_empty()).then_some(subsets),
+    }
+}
+
+/// Whether a slice is already as wanted.
+pub fn same_slice(have: &EndpointSlice, wanted: &EndpointSlice) -> bool {
+    have.endpoints.as_deref().unwrap_or_default() == wanted.endpoints.as_deref().unwrap_or_default()
+        && have.ports.as_deref().unwrap_or_default() == wanted.ports.as_deref().unwrap_or_default()
+        && have.metadata.labels == wanted.metadata.labels
+        && have.metadata.owner_references == wanted.metadata.owner_references
+}
+
+/// Whether endpoints are already as wanted.
+pub fn same_endpoints(have: &Endpoints, wanted: &Endpoints) -> bool {
+    have.subsets.as_deref().unwrap_or_default() == wanted.subsets.as_deref().unwrap_or_default()
+        && have.metadata.labels == wanted.metadata.labels
+}
+
+/// The name is fixed by the Service and the position, so that a repeated create finds the first one's work.
+fn slice_metadata(service: &Service, index: usize) -> ObjectMeta {
+    let meta = &service.metadata;
+    let name = meta.name.clone().unwrap_or_default();
+    let uid = meta.uid.clone().unwrap_or_default();
+    let digest = Sha256::digest(format!("{uid}/{index}").as_bytes());
+    let alphabet = b"bcdfghjklmnpqrstvwxz2456789";
+    let suffix: String = digest
+        .iter()
+        .take(5)
+        .map(|byte| char::from(alphabet[usize::from(*byte) % alphabet.len()]))
+        .collect();
+    let mut labels = meta.labels.clone().unwrap_or_default();
+    labels.insert("kubernetes.io/service-name".to_string(), name.clone());
+    labels.insert(
+        "endpointslice.kubernetes.io/managed-by".to_string(),
+        "endpointslice-controller.k8s.io".to_string(),
+    );
+    if is_headless(service) {
+        labels.insert("service.kubernetes.io/headless".to_string(), String::new());
+    }
+    ObjectMeta {
+        name: Some(format!("{name}-{suffix}")),
+        namespace: meta.namespace.clone(),
+        labels: Some(labels),
+        owner_references: Some(vec![ownership::controller_reference(service)]),
+        ..ObjectMeta::default()
+    }
+}
+
+fn endpoint(service: &Service, pod: &Pod) -> Endpoint {
+    let terminating = pod.metadata.deletion_timestamp.is_some();
+    let serving = pods::is_ready(pod) || publishes_unready(service);
+    Endpoint {
+        addresses: address(pod).map(str::to_string).into_iter().collect(),
+        conditions: Some(EndpointConditions {
+            ready: Some(publishes_unready(service) || (serving && !terminating)),
+            serving: Some(serving),
+            terminating: Some(terminating),
+        }),
+        node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        target_ref: Some(reference(pod)),
+        hostname: hostname(service, pod),
+        ..Endpoint::default()
+    }
+}
+
+fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
+    let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+    ports
+        .filter_map(|port| {
+            Some(EndpointPort {
+                name: Some(port.name.clone().unwrap_or_default()),
+                port: Some(target_port(port, pod)?),
+                protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".to_string())),
+                app_protocol: None,
+            })
+        })
+        .collect()
+}
+
+/// The number of a port: given, or the number of the pod's port of that name.
+fn target_port(port: &ServicePort, pod: &Pod) -> Option<i32> {
+    match &port.target_port {
+        None => Some(port.port),
+        Some(IntOrString::Int(0)) => Some(port.port),
+        Some(IntOrString::Int(number)) => Some(*number),
+        Some(IntOrString::String(name)) => {
+            let spec = pod.spec.as_ref()?;
+            let sidecars = spec
+                .init_containers
+                .iter()
+                .flatten()
+                .filter(|c| c.restart_policy.as_deref() == Some("Always"));
+            let mut named = spec
+                .containers
+                .iter()
+                .chain(sidecars)
+                .flat_map(|c| c.ports.iter().flatten());
+            named
+                .find(|found| found.name.as_deref() == Some(name))
+                .map(|found| found.container_port)
+        }
+    }
+}
+
+fn reference(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        kind: Some("Pod".to_string()),
+        name: pod.metadata.name.clone(),
+        namespace: pod.metadata.namespace.clone(),
+        uid: pod.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+/// Pods of a StatefulSet have names of their own behind its Service.
+fn hostname(service: &Service, pod: &Pod) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    let subdomain = spec.subdomain.as_deref()?;
+    (service.metadata.name.as_deref() == Some(subdomain)).then(|| spec.hostname.clone())?
+}
+
+fn address(pod: &Pod) -> Option<&str> {
+    pod.status
+        .as_ref()?
+        .pod_ip
+        .as_deref()
+        .filter(|address| !address.is_empty())
+}
+
+fn has_address(pod: &Pod) -> bool {
+    address(pod).is_some()
+}
+
+fn publishes_unready(service: &Service) -> bool {
+    service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses) == Some(true)
+}
+
+fn is_headless(service: &Service) -> bool {
+    service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None")
+}

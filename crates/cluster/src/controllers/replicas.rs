@@ -1,0 +1,282 @@
+//! ReplicaSets and ReplicationControllers: so many pods of a template, no more and no fewer.
+//!
+//! The two kinds differ only in their types, so one reconciler serves both through [`ReplicaOwner`].
+
+use super::ownership;
+use super::pods::{self, Availability};
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec, ReplicationController, ReplicationControllerStatus};
+use serde::Serialize;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Store, Typed};
+use stead_machinery::selector::LabelSelector as Selector;
+
+/// Creates and deletes that are under way at once, for one owner.
+const AT_ONCE: usize = 32;
+
+/// What a kind must say of itself to have replicas.
+pub trait ReplicaOwner: Typed + Serialize {
+    fn wanted(&self) -> i32;
+    fn selector(&self) -> Option<Selector>;
+    fn template(&self) -> Option<&PodTemplateSpec>;
+    fn min_ready_seconds(&self) -> i32;
+    /// The status that these counts make; `None` if it is there already.
+    fn status_patch(&self, counts: &Counts) -> Option<serde_json::Value>;
+}
+
+/// What is counted of the pods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub replicas: i32,
+    pub fully_labeled: i32,
+    pub ready: i32,
+    pub available: i32,
+}
+
+/// Adds the controller of ReplicaSets.
+pub fn add_replica_sets(manager: &Manager) {
+    add::<ReplicaSet>(manager, "replicaset");
+}
+
+/// Adds the controller of ReplicationControllers.
+pub fn add_replication_controllers(manager: &Manager) {
+    add::<ReplicationController>(manager, "replicationcontroller");
+}
+
+fn add<K: ReplicaOwner>(manager: &Manager, name: &'static str) {
+    let cache = manager.cache();
+    let owners = cache.store::<K>();
+    let reconciler = Replicas {
+        owners: owners.clone(),
+        pods: cache.store::<Pod>(),
+    };
+    let controller = Controller::new(name, reconciler)
+        .for_::<K>()
+        .owns::<Pod>()
+        // A pod that nobody controls may be one that an owner with a fitting selector should adopt.
+        .watches::<Pod>(move |pod| match ownership::controller_of(&pod.metadata) {
+            Some(_) => Vec::new(),
+            None => {
+                let candidates = owners.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
+                let fitting = candidates
+                    .iter()
+                    .filter(|owner| owner.selector().is_some_and(|s| pods::matches(&s, pod)));
+                fitting.map(|owner| Key::of(&**owner)).collect()
+            }
+        })
+        .may(Rule::root::<K>())
+        .without_resync()
+        .concurrency(8);
+    manager.add(controller);
+}
+
+struct Replicas<K> {
+    owners: Store<K>,
+    pods: Store<Pod>,
+}
+
+impl<K: ReplicaOwner> Reconciler for Replicas<K> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
+        let Some(owner) = self.owners.get(key) else {
+            return Ok(Outcome::Settled);
+        };
+        let Some(selector) = owner.selector() else {
+            return Ok(Outcome::Settled);
+        };
+        let going = owner.meta().deletion_timestamp.is_some();
+        let claimed = self.claim(context, &owner, &selector).await?;
+        let active: Vec<&Pod> = claimed
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(|pod| pods::is_active(pod))
+            .collect();
+        if !going {
+            self.balance(context, &owner, &active).await?;
+        }
+        let now = context.now();
+        if let Some(patch) = owner.status_patch(&count(&*owner, &active, now)) {
+            context.writer().patch_status(&*owner, json!({"status": patch})).await?;
+        }
+        Ok(match next_available(&active, owner.min_ready_seconds(), now) {
+            Some(after) => Outcome::CheckAgain(after),
+            None => Outcome::Settled,
+        })
+    }
+}
+
+impl<K: ReplicaOwner> Replicas<K> {
+    /// The pods that are this owner's: controlled ones that match, and matching ones that nobody controls.
+    async fn claim(&self, context: &Context, owner: &Arc<K>, selector: &Selector) -> Result<Vec<Arc<Pod>>, Error> {
+        let meta = owner.meta();
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        let mut claimed = Vec::new();
+        for pod in self.pods.owned_by(uid) {
+            if !ownership::is_controlled_by(&pod.metadata, uid) {
+                continue;
+            }
+            if pods::matches(selector, &pod) {
+                claimed.push(pod);
+            } else if meta.deletion_timestamp.is_none() {
+                ownership::release(context, &*pod, uid).await?;
+            }
+        }
+        if meta.deletion_timestamp.is_some() {
+            return Ok(claimed);
+        }
+        for pod in self.pods.in_namespace(meta.namespace.as_deref().unwrap_or_default()) {
+            let free = ownership::controller_of(&pod.metadata).is_none() && pods::is_active(&pod);
+            if free && pods::matches(selector, &pod) {
+                ownership::adopt(context, &*pod, &**owner).await?;
+                claimed.push(pod);
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// Creates what is missing, or deletes what is too much, the least worth first.
+    async fn balance(&self, context: &Context, owner: &Arc<K>, active: &[&Pod]) -> Result<(), Error> {
+        let wanted = usize::try_from(owner.wanted()).unwrap_or(0);
+        let missing = wanted.saturating_sub(active.len());
+        let surplus = active.len().saturating_sub(wanted);
+        if let Some(template) = owner.template().filter(|_| missing > 0) {
+            let meta = owner.meta();
+            let name = meta.name.as_deref().unwrap_or_default();
+            let mut pod = pods::from_template(template, meta.namespace.as_deref(), name);
+            pod.metadata.owner_references = Some(vec![ownership::controller_reference(&**owner)]);
+            let creates = (0..missing).map(|_| context.writer().create(&pod));
+            all(creates).await?;
+        }
+        if surplus > 0 {
+            let victims = pods::by_worth(active.to_vec());
+            let mut deletes = Vec::with_capacity(surplus);
+            for pod in victims.into_iter().take(surplus) {
+                deletes.push(context.writer().delete(pod, Propagation::Background));
+            }
+            all(deletes.into_iter()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs writes side by side and gives the first error; those that went through are seen in the cache next time.
+async fn all<T>(writes: impl Iterator<Item = impl Future<Output = Result<T, Error>>>) -> Result<(), Error> {
+    let mut results = futures::stream::iter(writes).buffer_unordered(AT_ONCE);
+    let mut first = Ok(());
+    while let Some(result) = results.next().await {
+        if let (Err(error), Ok(())) = (result, &first) {
+            first = Err(error);
+        }
+    }
+    first
+}
+
+fn count<K: ReplicaOwner>(owner: &K, active: &[&Pod], now: Timestamp) -> Counts {
+    let wanted_labels = owner
+        .template()
+        .and_then(|template| template.metadata.as_ref()?.labels.clone());
+    let labelled = |pod: &&&Pod| {
+        let labels = pod.metadata.labels.as_ref();
+        wanted_labels
+            .iter()
+            .flatten()
+            .all(|(key, value)| labels.and_then(|all| all.get(key)) == Some(value))
+    };
+    let size = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let available = |pod: &&&Pod| pods::availability(pod, owner.min_ready_seconds(), now) == Availability::Available;
+    Counts {
+        replicas: size(active.len()),
+        fully_labeled: size(active.iter().filter(labelled).count()),
+        ready: size(active.iter().filter(|pod| pods::is_ready(pod)).count()),
+        available: size(active.iter().filter(available).count()),
+    }
+}
+
+/// When the next ready pod will have been ready for long enough.
+fn next_available(active: &[&Pod], min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+    let waits = active
+        .iter()
+        .filter_map(|pod| match pods::availability(pod, min_ready_seconds, now) {
+            Availability::In(left) => Some(left),
+            Availability::Unready | Availability::Available => None,
+        });
+    waits.min()
+}
+
+impl ReplicaOwner for ReplicaSet {
+    fn wanted(&self) -> i32 {
+        self.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+    }
+
+    fn selector(&self) -> Option<Selector> {
+        pods::selector(&self.spec.as_ref()?.selector)
+    }
+
+    fn template(&self) -> Option<&PodTemplateSpec> {
+        self.spec.as_ref()?.template.as_ref()
+    }
+
+    fn min_ready_seconds(&self) -> i32 {
+        self.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
+    }
+
+    fn status_patch(&self, counts: &Counts) -> Option<serde_json::Value> {
+        let before = self.status.clone().unwrap_or_default();
+        let after = ReplicaSetStatus {
+            replicas: counts.replicas,
+            fully_labeled_replicas: Some(counts.fully_labeled),
+            ready_replicas: Some(counts.ready),
+            available_replicas: Some(counts.available),
+            observed_generation: self.metadata.generation,
+            ..before.clone()
+        };
+        let known = ReplicaSetStatus {
+            fully_labeled_replicas: before.fully_labeled_replicas.or(Some(0)),
+            ready_replicas: before.ready_replicas.or(Some(0)),
+            available_replicas: before.available_replicas.or(Some(0)),
+            ..before
+        };
+        (after != known).then(|| json!(after))
+    }
+}
+
+impl ReplicaOwner for ReplicationController {
+    fn wanted(&self) -> i32 {
+        self.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+    }
+
+    fn selector(&self) -> Option<Selector> {
+        let labels = self.spec.as_ref()?.selector.as_ref()?;
+        Selector::from_object(&json!({"matchLabels": labels})).ok()
+    }
+
+    fn template(&self) -> Option<&PodTemplateSpec> {
+        self.spec.as_ref()?.template.as_ref()
+    }
+
+    fn min_ready_seconds(&self) -> i32 {
+        self.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
+    }
+
+    fn status_patch(&self, counts: &Counts) -> Option<serde_json::Value> {
+        let before = self.status.clone().unwrap_or_default();
+        let after = ReplicationControllerStatus {
+            replicas: counts.replicas,
+            fully_labeled_replicas: Some(counts.fully_labeled),
+            ready_replicas: Some(counts.ready),
+            available_replicas: Some(counts.available),
+            observed_generation: self.metadata.generation,
+            ..before.clone()
+        };
+        let known = ReplicationControllerStatus {
+            fully_labeled_replicas: before.fully_labeled_replicas.or(Some(0)),
+            ready_replicas: before.ready_replicas.or(Some(0)),
+            available_replicas: before.available_replicas.or(Some(0)),
+            ..before
+        };
+        (after != known).then(|| json!(after))
+    }
+}

@@ -1,0 +1,73 @@
+//! Which of the nodes that fit is best. Pure.
+
+use super::filter::{World, affinity, tolerates};
+use super::ledger::NodeInfo;
+use super::resources;
+use k8s_openapi::api::core::v1::{Node, Pod};
+
+/// How much each wish counts, in points out of a hundred.
+const SPREAD_WEIGHT: i64 = 2;
+const TAINT_WEIGHT: i64 = 3;
+const AFFINITY_WEIGHT: i64 = 2;
+
+/// The best node: the one with the most points, the first by name among equals.
+pub fn best<'a>(pod: &Pod, nodes: &[(&'a String, &NodeInfo)], world: &World<'_>) -> Option<&'a str> {
+    let crowd = |info: &NodeInfo| info.node.as_ref().map_or(0, |node| world.spread.crowd(node));
+    let most = nodes.iter().map(|(_, info)| crowd(info)).max().unwrap_or(0);
+    let points = |info: &NodeInfo| {
+        let Some(node) = &info.node else { return 0 };
+        let spread = if most == 0 {
+            100
+        } else {
+            (most - crowd(info)) * 100 / most
+        };
+        free(pod, info) + spread * SPREAD_WEIGHT + liked(pod, node) * AFFINITY_WEIGHT
+            - disliked(pod, node) * TAINT_WEIGHT
+    };
+    nodes
+        .iter()
+        .max_by_key(|(name, info)| (points(info), std::cmp::Reverse(*name)))
+        .map(|(name, _)| name.as_str())
+}
+
+/// How much of processor and memory would be left, in percent, and how few pods are there.
+fn free(pod: &Pod, info: &NodeInfo) -> i64 {
+    let requests = resources::requests(pod);
+    let left = |name: &str| {
+        let all = info.allocatable.get(name);
+        let taken = info.requested.get(name) + requests.get(name);
+        if all <= 0 {
+            0
+        } else {
+            ((all - taken).max(0) * 100) / all
+        }
+    };
+    // Pods that ask for nothing still take something: their number stands for it.
+    let pods = i64::try_from(info.pods.len()).unwrap_or(i64::MAX);
+    let most = info.allocatable.get("pods").max(1);
+    (left("cpu") + left("memory")) / 2 + 100 - (pods * 100 / most).min(100)
+}
+
+/// Points for the node affinity that is preferred.
+fn liked(pod: &Pod, node: &Node) -> i64 {
+    let affinity = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.affinity.as_ref()?.node_affinity.as_ref());
+    let preferred = affinity
+        .iter()
+        .flat_map(|a| a.preferred_during_scheduling_ignored_during_execution.iter().flatten());
+    preferred
+        .filter(|term| affinity::matches_term(&term.preference, node))
+        .map(|term| i64::from(term.weight))
+        .sum()
+}
+
+/// Points for taints that would rather not have the pod.
+fn disliked(pod: &Pod, node: &Node) -> i64 {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let unwanted = taints
+        .filter(|taint| taint.effect == "PreferNoSchedule" && !tolerates(pod, taint))
+        .count();
+    i64::try_from(unwanted).unwrap_or(0) * 10
+}
