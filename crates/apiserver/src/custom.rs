@@ -1,6 +1,30 @@
 //! Custom resources: from a CustomResourceDefinition to a served kind.
+//!
+//! A definition that is written is looked at, accepted and served within the same request: its status is
+//! worked out before it is stored, and the catalogue is made anew from the stored definitions whenever
+//! they have changed. Nothing runs in between, so a client that has seen its definition can use it.
 
+use crate::store::Revision;
 use serde_json::Value;
+
+mod cleanup;
+mod definition;
+mod names;
+mod object;
+pub mod rules;
+mod status;
+
+pub use cleanup::{begin as begin_cleanup, instance_gone};
+pub use definition::{Definition, definitions};
+pub use object::{create_errors, default, is_current, prune, update_errors};
+pub use status::{prepare_create, prepare_update};
+
+/// The group of the definitions themselves.
+pub const GROUP: &str = "apiextensions.k8s.io";
+/// Their plural name.
+pub const PLURAL: &str = "customresourcedefinitions";
+/// Holds a definition until its objects are gone.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// What a resource needs to know of the definition it comes from.
 #[derive(Debug, Default)]
@@ -15,6 +39,20 @@ pub struct CustomKind {
     pub selectable_fields: Vec<String>,
     /// Where the `scale` subresource finds its numbers; empty paths where there is none.
     pub scale: ScalePaths,
+    /// The version in which objects are stored.
+    pub storage_version: String,
+    /// Whether the schema fills in values, also of objects that were stored before it did.
+    pub has_defaults: bool,
+    /// Whether somewhere in the schema there are rules in CEL.
+    pub has_rules: bool,
+    /// The revision of the definition: objects stored after it have been filled in by it.
+    pub since: Revision,
+    /// Whether the definition has other versions, served or not.
+    pub several_versions: bool,
+    /// The definition is being deleted: no new objects.
+    pub terminating: bool,
+    /// Sent as a warning with each use of a deprecated version.
+    pub deprecation: Option<String>,
 }
 
 /// JSON paths of the `scale` subresource: `.spec.replicas`.

@@ -22,8 +22,9 @@ pub mod strategy;
 pub use allocation::Allocation;
 pub use bootstrap::bootstrap;
 
-use crate::catalogue::Resource;
-use crate::error::Result;
+use crate::catalogue::{Origin, Resource};
+use crate::custom;
+use crate::error::{ApiError, Result};
 use crate::server::{Body, generic};
 use crate::store::Record;
 use crate::table::Include;
@@ -41,17 +42,27 @@ fn id(resource: &Resource) -> (&str, &str) {
 
 /// Fills in the values that a kind has by default.
 pub fn default(resource: &Resource, object: &mut Value) {
-    crate::defaults::apply(resource, object);
+    match resource.origin {
+        Origin::BuiltIn => crate::defaults::apply(resource, object),
+        Origin::Custom(_) => custom::default(resource, object),
+    }
 }
 
 /// Sets and clears what a client may not choose for a new object.
 pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
     access::check_grant(call, object, None)?;
+    if let Origin::Custom(kind) = &call.resource.origin
+        && kind.terminating
+    {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(ApiError::new(405, "MethodNotAllowed", why));
+    }
     status::initial(&call.resource, object, call.now);
     strategy::start_generation(&call.resource, object);
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_create(object),
         ("", "pods") => pod::prepare_create(object),
+        (custom::GROUP, custom::PLURAL) => custom::prepare_create(call, object),
         _ => {}
     }
     Ok(())
@@ -59,7 +70,10 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
 
 /// What is wrong with a new object.
 pub fn create_errors(call: &Call, object: &Value) -> Vec<FieldError> {
-    crate::validation::create(&call.resource, object)
+    match &call.resource.origin {
+        Origin::Custom(_) => custom::create_errors(&call.resource, object),
+        Origin::BuiltIn => crate::validation::create(&call.resource, object),
+    }
 }
 
 /// Carries over what an update may not change silently.
@@ -68,6 +82,7 @@ pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Res
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_update(object, old, &call.path.subresource),
         ("", "services") => service::prepare_update(object, old),
+        (custom::GROUP, custom::PLURAL) => custom::prepare_update(call, object),
         _ => {}
     }
     Ok(())
@@ -75,10 +90,11 @@ pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Res
 
 /// What an update may not do.
 pub fn update_errors(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
-    // A subresource changes only what it is for, and checks that itself.
-    match call.path.subresource.as_str() {
-        "" => crate::validation::update(&call.resource, object, old),
-        _ => Vec::new(),
+    match (&call.resource.origin, call.path.subresource.as_str()) {
+        (Origin::Custom(_), _) => custom::update_errors(&call.resource, object, old),
+        (Origin::BuiltIn, "") => crate::validation::update(&call.resource, object, old),
+        // A subresource changes only what it is for, and checks that itself.
+        (Origin::BuiltIn, _) => Vec::new(),
     }
 }
 
@@ -100,8 +116,10 @@ pub async fn begin_update(call: &Call, object: &mut Value, old: &Value, commit: 
 
 /// An object is gone.
 pub async fn deleted(call: &Call, record: &Record) {
-    if let ("", "services") = id(&call.resource) {
-        service::deleted(call, &record.value()).await;
+    match (&call.resource.origin, id(&call.resource)) {
+        (Origin::Custom(_), _) => custom::instance_gone(call).await,
+        (Origin::BuiltIn, ("", "services")) => service::deleted(call, &record.value()).await,
+        _ => {}
     }
 }
 
@@ -109,6 +127,14 @@ pub async fn deleted(call: &Call, record: &Record) {
 pub fn check_delete(call: &Call, old: &Value) -> Result<()> {
     match id(&call.resource) {
         ("", "namespaces") => namespace::check_delete(call, old),
+        _ => Ok(()),
+    }
+}
+
+/// The first step of a delete: what an object takes along.
+pub async fn begin_delete(call: &Call, object: &mut Value, commit: Commit) -> Result<()> {
+    match (id(&call.resource), commit) {
+        ((custom::GROUP, custom::PLURAL), Commit::Store) => custom::begin_cleanup(call, object).await,
         _ => Ok(()),
     }
 }

@@ -78,8 +78,14 @@ pub fn check(resource: &Resource, field: &str) -> Result<()> {
 }
 
 /// The fields of a custom resource that its definition opens for selectors.
-fn selectable(_resource: &Resource) -> Vec<String> {
-    Vec::new()
+fn selectable(resource: &Resource) -> Vec<String> {
+    match &resource.origin {
+        Origin::Custom(kind) => {
+            let paths = kind.selectable_fields.iter();
+            paths.map(|path| path.trim_start_matches('.').to_string()).collect()
+        }
+        Origin::BuiltIn => Vec::new(),
+    }
 }
 
 /// The values of all fields of an object that selectors may name.

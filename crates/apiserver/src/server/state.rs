@@ -4,12 +4,14 @@ use super::limits::{InFlight, Limits};
 use super::metrics::Metrics;
 use crate::auth::Auth;
 use crate::catalogue::Catalogue;
+use crate::custom::{Definition, definitions};
 use crate::discovery::Discovery;
 use crate::environment::Environment;
 use crate::kinds::service::{Cidr, node_ports};
 use crate::openapi::OpenApi;
-use crate::store::{Store, View};
+use crate::store::{Key, Revision, Store, View};
 use arc_swap::ArcSwap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -42,6 +44,9 @@ pub struct Shared {
     pub environment: Environment,
     /// The resources served at this moment; replaced as a whole when a definition changes.
     published: ArcSwap<Published>,
+    /// The resources of Kubernetes itself, to which the definitions add theirs.
+    base: Catalogue,
+    definitions: View<Definition>,
     pub limits: Limits,
     pub network: Network,
     pub auth: Auth,
@@ -51,14 +56,17 @@ pub struct Shared {
 
 /// A catalogue and what is made from it.
 pub struct Published {
+    /// The newest change of a definition that the catalogue knows of.
+    revision: Revision,
     pub catalogue: Arc<Catalogue>,
     pub discovery: Discovery,
     pub openapi: OpenApi,
 }
 
 impl Published {
-    fn new(catalogue: Arc<Catalogue>) -> Self {
+    fn new(catalogue: Arc<Catalogue>, revision: Revision) -> Self {
         Published {
+            revision,
             discovery: Discovery::new(catalogue.clone()),
             openapi: OpenApi::new(catalogue.clone()),
             catalogue,
@@ -91,7 +99,9 @@ impl Shared {
             metrics: Metrics::new(config.environment.clock.now()),
             store: config.store,
             environment: config.environment,
-            published: ArcSwap::from_pointee(Published::new(Arc::new(config.catalogue))),
+            published: ArcSwap::from_pointee(Published::new(Arc::new(config.catalogue.clone()), Revision(0))),
+            base: config.catalogue,
+            definitions: definitions(),
             limits: config.limits,
             network: Network {
                 services: config.services,
@@ -104,16 +114,35 @@ impl Shared {
 
     /// The resources served at this moment.
     pub fn catalogue(&self) -> Arc<Catalogue> {
-        self.published.load().catalogue.clone()
+        self.published().catalogue.clone()
     }
 
     /// The documents that describe those resources.
+    ///
+    /// They are made anew whenever a definition has changed since the last time that anybody asked, so that
+    /// a definition is served from the request after the one that wrote it, by every server of a store.
     pub fn published(&self) -> Arc<Published> {
-        self.published.load_full()
+        let (revision, definitions) = self.definitions.read_at(&self.store);
+        let published = self.published.load_full();
+        if published.revision >= revision {
+            return published;
+        }
+        let mut catalogue = self.base.clone();
+        for resource in definitions.values().flat_map(|definition| &definition.resources) {
+            if catalogue
+                .get(&resource.group, &resource.version, &resource.plural)
+                .is_none()
+            {
+                catalogue.insert((**resource).clone());
+            }
+        }
+        let published = Arc::new(Published::new(Arc::new(catalogue), revision));
+        self.published.store(published.clone());
+        published
     }
 
-    /// Serves another set of resources from now on.
-    pub fn publish(&self, catalogue: Arc<Catalogue>) {
-        self.published.store(Arc::new(Published::new(catalogue)));
+    /// The definitions as they are now.
+    pub fn definitions(&self) -> Arc<BTreeMap<Key, Arc<Definition>>> {
+        self.definitions.read(&self.store)
     }
 }

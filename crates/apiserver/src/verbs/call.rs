@@ -160,6 +160,9 @@ impl Call {
 
     /// Whether stored bytes are in the version that the request asks for.
     pub fn serves_as_stored(&self, record: &Record) -> bool {
+        if !crate::custom::is_current(&self.resource, record) {
+            return false;
+        }
         let rest = record.json.strip_prefix(b"{\"kind\":\"".as_slice());
         let rest = rest.and_then(|rest| rest.strip_prefix(self.resource.kind.as_bytes()));
         let rest = rest.and_then(|rest| rest.strip_prefix(b"\",\"apiVersion\":\"".as_slice()));
@@ -187,8 +190,11 @@ impl Call {
         let (group, version, kind, schema) = self.expected_kind();
         let decoded = decode::decode(&bytes, encoding, schema)
             .map_err(|error| self.decode_failed(&bytes, version, kind, error))?;
-        let Decoded { mut value, strict } = decoded;
+        let Decoded { mut value, mut strict } = decoded;
         self.check_kind(&mut value, group, version, kind, &bytes)?;
+        if schema.is_none() {
+            strict.extend(crate::custom::prune(&self.resource, &mut value));
+        }
         self.heed(validation, version, kind, strict)?;
         Ok(value)
     }
@@ -218,7 +224,7 @@ impl Call {
     pub fn fit(&self, value: Value, validation: FieldValidation) -> Result<Value> {
         let Resource { version, kind, .. } = &*self.resource;
         let schema = self.resource.origin_is_built_in().then(|| self.resource.schema());
-        let decoded = decode::decode_value(value, schema).map_err(|error| {
+        let mut decoded = decode::decode_value(value, schema).map_err(|error| {
             let subject = match self.resource.group.as_str() {
                 "" => kind.clone(),
                 group => format!("{kind}.{group}"),
@@ -229,6 +235,8 @@ impl Call {
             );
             ApiError::new(422, "Invalid", message)
         })?;
+        let pruned = crate::custom::prune(&self.resource, &mut decoded.value);
+        decoded.strict.extend(pruned);
         self.heed(validation, version, kind, decoded.strict)?;
         Ok(decoded.value)
     }

@@ -89,6 +89,7 @@ async fn delete_once(call: &Call, record: &Arc<Record>, options: &DeleteOptions)
     admit::validate(call, &mut review).await?;
 
     let mut object = (*old).clone();
+    kinds::begin_delete(call, &mut object, options.commit).await?;
     let mut options = options.clone();
     let grace = begin_grace(call, &mut object, &mut options);
     if grace == Grace::Pending {

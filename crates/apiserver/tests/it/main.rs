@@ -5,6 +5,8 @@ mod api;
 #[cfg(test)]
 mod apply;
 #[cfg(test)]
+mod custom;
+#[cfg(test)]
 mod objects;
 #[cfg(test)]
 mod patching;
