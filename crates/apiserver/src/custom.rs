@@ -6,14 +6,17 @@
 
 use crate::store::Revision;
 use serde_json::Value;
+use stead_cel::rules::CompiledRules;
 
+mod check;
 mod cleanup;
 mod definition;
 mod names;
 mod object;
-pub mod rules;
 mod status;
+mod structural;
 
+pub use check::{create_errors as definition_errors, update_errors as definition_update_errors};
 pub use cleanup::{begin as begin_cleanup, instance_gone};
 pub use definition::{Definition, definitions};
 pub use object::{create_errors, default, is_current, prune, update_errors};
@@ -43,8 +46,8 @@ pub struct CustomKind {
     pub storage_version: String,
     /// Whether the schema fills in values, also of objects that were stored before it did.
     pub has_defaults: bool,
-    /// Whether somewhere in the schema there are rules in CEL.
-    pub has_rules: bool,
+    /// The rules of the schema in CEL, compiled.
+    pub rules: Option<CompiledRules>,
     /// The revision of the definition: objects stored after it have been filled in by it.
     pub since: Revision,
     /// Whether the definition has other versions, served or not.

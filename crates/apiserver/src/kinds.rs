@@ -71,8 +71,14 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
 /// What is wrong with a new object.
 pub fn create_errors(call: &Call, object: &Value) -> Vec<FieldError> {
     match &call.resource.origin {
-        Origin::Custom(_) => custom::create_errors(&call.resource, object),
-        Origin::BuiltIn => crate::validation::create(&call.resource, object),
+        Origin::Custom(_) => custom::create_errors(call, object),
+        Origin::BuiltIn => {
+            let mut errors = crate::validation::create(&call.resource, object);
+            if id(&call.resource) == (custom::GROUP, custom::PLURAL) {
+                errors.extend(custom::definition_errors(object));
+            }
+            errors
+        }
     }
 }
 
@@ -91,8 +97,14 @@ pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Res
 /// What an update may not do.
 pub fn update_errors(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
     match (&call.resource.origin, call.path.subresource.as_str()) {
-        (Origin::Custom(_), _) => custom::update_errors(&call.resource, object, old),
-        (Origin::BuiltIn, "") => crate::validation::update(&call.resource, object, old),
+        (Origin::Custom(_), _) => custom::update_errors(call, object, old),
+        (Origin::BuiltIn, "") => {
+            let mut errors = crate::validation::update(&call.resource, object, old);
+            if id(&call.resource) == (custom::GROUP, custom::PLURAL) {
+                errors.extend(custom::definition_update_errors(object, old));
+            }
+            errors
+        }
         // A subresource changes only what it is for, and checks that itself.
         (Origin::BuiltIn, _) => Vec::new(),
     }

@@ -6,6 +6,7 @@ use crate::store::{Prefix, Record, Revision, View};
 use crate::verbs::object::strings;
 use serde_json::Value;
 use std::sync::Arc;
+use stead_cel::rules;
 use stead_machinery::schema::{Node, NodeId, Object, PatchStrategy, Property, Schemas, Shape};
 
 /// A definition and what it adds to the catalogue.
@@ -101,7 +102,7 @@ fn custom_kind(object: &Value, definition: &Definition, version: &Value, storage
         },
         storage_version: storage.to_string(),
         has_defaults: mentions(&schema, "default"),
-        has_rules: mentions(&schema, "x-kubernetes-validations"),
+        rules: None,
         terminating: is_true(object, "Terminating"),
         deprecation: deprecation(definition, version),
         since: Revision::default(),
@@ -112,11 +113,15 @@ fn custom_kind(object: &Value, definition: &Definition, version: &Value, storage
     }
 }
 
-fn resource(object: &Value, definition: &Definition, version: &Value, custom: CustomKind) -> Resource {
+fn resource(object: &Value, definition: &Definition, version: &Value, mut custom: CustomKind) -> Resource {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let names = &definition.accepted;
     let mut schemas = Schemas::default();
     let root = root(&mut schemas, &custom.schema);
+    // What does not compile was refused when the definition was written.
+    custom.rules = rules::compile(schemas.at(root), "")
+        .ok()
+        .filter(|rules| !rules.is_empty());
     let namespaced = object["spec"]["scope"] == "Namespaced";
     let own = |name: &str| Subresource {
         name: name.to_string(),

@@ -1,8 +1,8 @@
 //! What is done with each custom object: pruned, filled in, checked.
 
-use super::{CustomKind, rules};
 use crate::catalogue::{Origin, Resource};
 use crate::store::Record;
+use crate::verbs::Call;
 use serde_json::Value;
 use stead_machinery::field::FieldError;
 use stead_machinery::validate::{unique_items, validate};
@@ -39,24 +39,27 @@ pub fn default(resource: &Resource, object: &mut Value) {
 }
 
 /// What is wrong with a new object.
-pub fn create_errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
-    errors(resource, object, None)
+pub fn create_errors(call: &Call, object: &Value) -> Vec<FieldError> {
+    errors(call, object, None)
 }
 
 /// What is wrong with a changed object; what did not change is let be.
-pub fn update_errors(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
-    errors(resource, new, Some(old))
+pub fn update_errors(call: &Call, new: &Value, old: &Value) -> Vec<FieldError> {
+    errors(call, new, Some(old))
 }
 
-fn errors(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let Origin::Custom(kind) = &resource.origin else {
+fn errors(call: &Call, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let Origin::Custom(kind) = &call.resource.origin else {
         return Vec::new();
     };
-    let schema = resource.schema();
+    let schema = call.resource.schema();
     let mut errors = validate(new, old, schema);
     errors.extend(repeated(new, old, schema));
-    if errors.is_empty() {
-        errors.extend(rule_errors(kind, resource, new, old));
+    // A value of the wrong type would only make the rules fail in other words.
+    if let (Some(rules), true) = (&kind.rules, errors.is_empty()) {
+        let verdict = rules.validate(new, old);
+        verdict.warnings.into_iter().for_each(|warning| call.warn(warning));
+        errors.extend(verdict.errors);
     }
     errors
 }
@@ -66,12 +69,5 @@ fn repeated(new: &Value, old: Option<&Value>, schema: SchemaRef<'_>) -> Vec<Fiel
     match old {
         Some(old) if !unique_items(old, schema).is_empty() => Vec::new(),
         _ => unique_items(new, schema),
-    }
-}
-
-fn rule_errors(kind: &CustomKind, resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    match kind.has_rules {
-        true => rules::errors(resource, new, old),
-        false => Vec::new(),
     }
 }

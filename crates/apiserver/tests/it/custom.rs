@@ -246,3 +246,65 @@ async fn two_definitions_cannot_have_the_same_name() {
     assert_eq!(created["status"]["conditions"][1]["reason"], "NotAccepted");
     assert_eq!(get(&api, "/apis/example.com/v1/gadgets").await.code, 404);
 }
+
+#[tokio::test]
+async fn rules_in_cel_hold_for_every_write() {
+    let api = Api::start().await;
+    let mut schema = sizes();
+    schema["x-kubernetes-validations"] = json!([
+        {"rule": "!has(self.replicas) || self.size >= self.replicas", "message": "too many for its size"},
+    ]);
+    schema["properties"]["size"]["x-kubernetes-validations"] =
+        json!([{"rule": "self >= oldSelf", "message": "must not shrink", "reason": "FieldValueForbidden"}]);
+    post(&api, DEFINITIONS, &definition(schema)).await.ok();
+    post(&api, WIDGETS, &widget("a", json!({"size": 1, "replicas": 2})))
+        .await
+        .fails(
+            422,
+            "Invalid",
+            "Widget.example.com \"a\" is invalid: spec: Invalid value: too many for its size",
+        );
+    post(&api, WIDGETS, &widget("a", json!({"size": 3}))).await.ok();
+    let path = format!("{WIDGETS}/a");
+    let patch = |size: i64| json!({"spec": {"size": size}}).to_string();
+    api.call("PATCH", &path, "application/merge-patch+json", patch(2))
+        .await
+        .fails(
+            422,
+            "Invalid",
+            "Widget.example.com \"a\" is invalid: spec.size: Forbidden: must not shrink",
+        );
+    api.call("PATCH", &path, "application/merge-patch+json", patch(4))
+        .await
+        .ok();
+}
+
+#[tokio::test]
+async fn a_definition_that_is_not_structural_is_refused_in_kubernetes_words() {
+    let api = Api::start().await;
+    let untyped = definition(
+        json!({"properties": {"a": {"type": "string"}, "b": {"anyOf": [{"type": "integer"}], "type": "integer"}}}),
+    );
+    post(&api, DEFINITIONS, &untyped).await.fails(
+        422, "Invalid",
+        "CustomResourceDefinition.apiextensions.k8s.io \"widgets.example.com\" is invalid: [spec.validation.openAPIV3Schema.properties[spec].properties[b].anyOf[0].type: Forbidden: must be empty to be structural, spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields]",
+    );
+    let mut named = definition(sizes());
+    named["metadata"]["name"] = json!("things.example.com");
+    post(&api, DEFINITIONS, &named).await.fails(
+        422, "Invalid",
+        "CustomResourceDefinition.apiextensions.k8s.io \"things.example.com\" is invalid: metadata.name: Invalid value: \"things.example.com\": must be spec.names.plural+\".\"+spec.group",
+    );
+    let mut rule = sizes();
+    rule["x-kubernetes-validations"] = json!([{"rule": "self.nothing == 1"}]);
+    let refused = post(&api, DEFINITIONS, &definition(rule)).await;
+    assert_eq!(refused.code, 422);
+    let message = refused.json()["message"].as_str().unwrap().to_string();
+    assert!(
+        message.contains(
+            "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: Invalid value"
+        ),
+        "{message}"
+    );
+    assert!(message.contains("undefined field 'nothing'"), "{message}");
+}

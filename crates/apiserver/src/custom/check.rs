@@ -1,0 +1,220 @@
+//! What makes a definition acceptable, in Kubernetes' words.
+
+use super::structural;
+use crate::verbs::object::{self, strings};
+use serde_json::Value;
+use stead_cel::rules;
+use stead_machinery::field::FieldError;
+use stead_machinery::names::{dns1035_label, dns1123_subdomain};
+use stead_machinery::schema::Schemas;
+
+/// What is wrong with a new definition.
+pub fn create_errors(definition: &Value) -> Vec<FieldError> {
+    let mut errors = name_errors(definition);
+    errors.extend(spec_errors(&definition["spec"]));
+    errors
+}
+
+/// What is wrong with a changed definition.
+pub fn update_errors(definition: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if definition["spec"] != old["spec"] {
+        errors.extend(spec_errors(&definition["spec"]));
+    }
+    if super::definition::is_true(old, "Established") {
+        let fixed = ["scope", "group"].map(|field| format!("spec.{field}"));
+        let names = ["kind", "plural"].map(|field| format!("spec.names.{field}"));
+        for path in fixed.into_iter().chain(names) {
+            let new = object::at(definition, &path);
+            if new != object::at(old, &path) {
+                errors.push(FieldError::invalid(path, new.clone(), "field is immutable"));
+            }
+        }
+    }
+    errors.extend(stored_version_errors(definition));
+    errors
+}
+
+fn name_errors(definition: &Value) -> Vec<FieldError> {
+    let (name, spec) = (object::name(definition), &definition["spec"]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let wanted = format!("{}.{}", text(&spec["names"]["plural"]), text(&spec["group"]));
+    match name == wanted {
+        true => Vec::new(),
+        false => vec![FieldError::invalid(
+            "metadata.name",
+            name,
+            "must be spec.names.plural+\".\"+spec.group",
+        )],
+    }
+}
+
+fn spec_errors(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let group = spec["group"].as_str().unwrap_or_default();
+    let complaints = dns1123_subdomain(group);
+    if group.is_empty() {
+        errors.push(FieldError::required("spec.group", ""));
+    } else if !complaints.is_empty() {
+        errors.push(FieldError::invalid("spec.group", group, complaints.join(",")));
+    } else if !group.contains('.') {
+        let detail = "should be a domain with at least one dot";
+        errors.push(FieldError::invalid("spec.group", group, detail));
+    }
+    match spec["scope"].as_str().unwrap_or_default() {
+        "" => errors.push(FieldError::required("spec.scope", "")),
+        "Cluster" | "Namespaced" => {}
+        other => errors.push(FieldError::not_supported(
+            "spec.scope",
+            other,
+            &["Cluster", "Namespaced"],
+        )),
+    }
+    version_errors(spec, &mut errors);
+    names_errors(&spec["names"], &mut errors);
+    conversion_errors(&spec["conversion"], &mut errors);
+    errors
+}
+
+fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let schemas: Vec<&Value> = versions
+        .iter()
+        .map(|version| &version["schema"]["openAPIV3Schema"])
+        .collect();
+    for (index, version) in versions.iter().enumerate() {
+        let at = format!("spec.versions[{index}]");
+        if schemas[index].is_null() {
+            errors.push(FieldError::required(format!("{at}.schema.openAPIV3Schema"), ""));
+        }
+        let name = version["name"].as_str().unwrap_or_default();
+        let complaints = dns1035_label(name);
+        if !complaints.is_empty() {
+            errors.push(FieldError::invalid(format!("{at}.name"), name, complaints.join(",")));
+        }
+    }
+    // Kubernetes keeps schemas that are the same in all versions in one place, and names that place.
+    let alike = schemas.iter().all(|schema| Some(schema) == schemas.first());
+    for (index, schema) in schemas.iter().enumerate().filter(|(_, schema)| !schema.is_null()) {
+        match alike {
+            true if index > 0 => {}
+            true => schema_errors(schema, "spec.validation.openAPIV3Schema", errors),
+            false => schema_errors(
+                schema,
+                &format!("spec.versions[{index}].schema.openAPIV3Schema"),
+                errors,
+            ),
+        }
+    }
+    let names: Vec<&Value> = versions.iter().map(|version| &version["name"]).collect();
+    if names
+        .iter()
+        .enumerate()
+        .any(|(index, name)| names[..index].contains(name))
+    {
+        let detail = "must contain unique version names";
+        errors.push(FieldError::invalid("spec.versions", spec["versions"].clone(), detail));
+    }
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid("spec.versions", spec["versions"].clone(), detail));
+    }
+}
+
+fn schema_errors(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
+    let found = structural::errors(schema, at);
+    if !found.is_empty() {
+        errors.extend(found);
+        return;
+    }
+    let mut schemas = Schemas::default();
+    let root = super::definition::root(&mut schemas, schema);
+    if let Err(found) = rules::compile(schemas.at(root), at) {
+        errors.extend(found);
+    }
+}
+
+fn names_errors(names: &Value, errors: &mut Vec<FieldError>) {
+    let text = |field: &str| names[field].as_str().unwrap_or_default();
+    for field in ["plural", "singular", "kind", "listKind"] {
+        let (path, name) = (format!("spec.names.{field}"), text(field));
+        if name.is_empty() {
+            errors.push(FieldError::required(path, ""));
+            continue;
+        }
+        let mixed = field.to_lowercase().ends_with("kind");
+        let complaints = match mixed {
+            true => dns1035_label(&name.to_lowercase()),
+            false => dns1035_label(name),
+        };
+        let words = if mixed {
+            "may have mixed case, but should otherwise match: "
+        } else {
+            ""
+        };
+        if !complaints.is_empty() {
+            errors.push(FieldError::invalid(
+                path,
+                name,
+                format!("{words}{}", complaints.join(",")),
+            ));
+        }
+    }
+    for field in ["shortNames", "categories"] {
+        for (index, name) in strings(&names[field]).iter().enumerate() {
+            let complaints = dns1035_label(name);
+            if !complaints.is_empty() {
+                let path = format!("spec.names.{field}[{index}]");
+                errors.push(FieldError::invalid(path, name.as_str(), complaints.join(",")));
+            }
+        }
+    }
+    if !text("kind").is_empty() && text("kind") == text("listKind") {
+        let detail = "kind and listKind may not be the same";
+        errors.push(FieldError::invalid("spec.names.listKind", text("listKind"), detail));
+    }
+}
+
+fn conversion_errors(conversion: &Value, errors: &mut Vec<FieldError>) {
+    match conversion["strategy"].as_str().unwrap_or_default() {
+        "None" => {
+            if !conversion["webhook"].is_null() {
+                let detail = "should not be set when strategy is not set to Webhook";
+                errors.push(FieldError::forbidden("spec.conversion.webhookClientConfig", detail));
+            }
+        }
+        "Webhook" => {
+            if conversion["webhook"]["clientConfig"].is_null() {
+                let detail = "required when strategy is set to Webhook";
+                errors.push(FieldError::required("spec.conversion.webhookClientConfig", detail));
+            }
+        }
+        "" => errors.push(FieldError::required("spec.conversion.strategy", "")),
+        other => errors.push(FieldError::not_supported(
+            "spec.conversion.strategy",
+            other,
+            &["None", "Webhook"],
+        )),
+    }
+}
+
+fn stored_version_errors(definition: &Value) -> Vec<FieldError> {
+    let versions = definition["spec"]["versions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let stored = strings(&definition["status"]["storedVersions"]);
+    let missing = stored
+        .iter()
+        .enumerate()
+        .filter(|(_, stored)| !versions.iter().any(|v| v["name"] == stored.as_str()));
+    missing
+        .map(|(index, name)| {
+            FieldError::invalid(
+                format!("status.storedVersions[{index}]"),
+                name.as_str(),
+                format!("missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"),
+            )
+        })
+        .collect()
+}
