@@ -8,9 +8,11 @@ pub mod admission;
 mod allocation;
 mod binding;
 pub mod bootstrap;
+mod connect;
 pub mod convert;
 mod eviction;
 pub mod fields;
+mod job;
 pub mod names;
 mod namespace;
 mod pod;
@@ -30,8 +32,10 @@ use crate::store::Record;
 use crate::table::Include;
 use crate::verbs::Call;
 use crate::verbs::write_options::Commit;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::Response;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use stead_machinery::field::FieldError;
 
@@ -46,6 +50,28 @@ pub fn default(resource: &Resource, object: &mut Value) {
         Origin::BuiltIn => crate::defaults::apply(resource, object),
         Origin::Custom(_) => custom::default(resource, object),
     }
+    if let ("", "secrets") = id(resource) {
+        encode_strings(object);
+    }
+}
+
+/// `stringData` of a secret is only a way to write `data`.
+fn encode_strings(secret: &mut Value) {
+    let Value::Object(map) = secret else { return };
+    let Some(Value::Object(texts)) = map.remove("stringData") else {
+        return;
+    };
+    let data = map.entry("data").or_insert_with(|| json!({}));
+    for (name, text) in texts {
+        if let (Value::Object(data), Some(text)) = (&mut *data, text.as_str()) {
+            data.insert(name, STANDARD.encode(text).into());
+        }
+    }
+}
+
+/// What a delete of a kind should be warned of.
+pub fn delete_warning(call: &Call, propagation: Option<&str>) -> Option<&'static str> {
+    (id(&call.resource) == ("batch", "jobs") && propagation.is_none()).then_some(job::ORPHAN_WARNING)
 }
 
 /// Sets and clears what a client may not choose for a new object.
@@ -63,6 +89,7 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
         ("", "namespaces") => namespace::prepare_create(object),
         ("", "pods") => pod::prepare_create(object),
         (custom::GROUP, custom::PLURAL) => custom::prepare_create(call, object),
+        ("batch", "jobs") => job::prepare_create(object),
         _ => {}
     }
     Ok(())
@@ -183,6 +210,9 @@ pub async fn subresource(call: &Arc<Call>, body: Body) -> Result<Option<Response
         (_, "" | "status" | "approval" | "ephemeralcontainers" | "resize" | "finalize") => generic(call, body).await,
         (_, "scale") => scale::scale(call, body).await,
         ("pods", "eviction") => eviction::evict(call, body).await,
+        ("pods", "log") => connect::log(call).await,
+        ("pods", "exec" | "attach" | "portforward") => connect::session(call, body).await,
+        ("pods" | "services" | "nodes", "proxy") => connect::proxy(call, body).await,
         _ => return Ok(None),
     };
     answer.map(Some)

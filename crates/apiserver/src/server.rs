@@ -7,6 +7,7 @@ mod access;
 pub mod body;
 pub mod decode;
 mod dispatch;
+pub mod forward;
 mod health;
 mod limits;
 mod metrics;

@@ -224,7 +224,7 @@ pub fn regex_complaint(words: &str, pattern: &str, examples: &[&str]) -> String 
     let quoted: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!(
         "{words} (e.g. {}regex used for validation is '{pattern}')",
-        quoted.join("or ")
+        quoted.join(" or ")
     )
 }
 

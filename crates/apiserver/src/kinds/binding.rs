@@ -91,7 +91,6 @@ fn assign(call: &Call, pod: &mut Value, binding: &Value, node: &str) -> Result<(
     }
     let condition = json!({
         "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": object::time(call.now),
-        "observedGeneration": object::generation(pod),
     });
     super::pod::set_condition(pod, condition);
     Ok(())

@@ -5,6 +5,34 @@ use crate::error::{ApiError, Result};
 use crate::verbs::object::at;
 use serde_json::Value;
 
+const EVENT: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+
+/// The same in the words of the other group.
+const NEW_EVENT: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "type",
+];
+
 /// Fields besides name and namespace.
 fn names(resource: &Resource) -> &'static [&'static str] {
     match super::id(resource) {
@@ -19,31 +47,8 @@ fn names(resource: &Resource) -> &'static [&'static str] {
             "status.podIPs",
             "status.nominatedNodeName",
         ],
-        ("", "events") => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        ("events.k8s.io", "events") => &[
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "type",
-        ],
+        ("", "events") => EVENT,
+        ("events.k8s.io", "events") => NEW_EVENT,
         ("", "namespaces") => &["status.phase"],
         ("", "nodes") => &["spec.unschedulable"],
         ("", "secrets") => &["type"],
@@ -80,18 +85,25 @@ pub fn check(resource: &Resource, field: &str) -> Result<()> {
 /// The fields of a custom resource that its definition opens for selectors.
 fn selectable(resource: &Resource) -> Vec<String> {
     match &resource.origin {
-        Origin::Custom(kind) => {
-            let paths = kind.selectable_fields.iter();
-            paths.map(|path| path.trim_start_matches('.').to_string()).collect()
-        }
         Origin::BuiltIn => Vec::new(),
+        Origin::Custom(custom) => {
+            let fields = custom.selectable_fields.iter();
+            fields.map(|path| path.trim_start_matches('.').to_string()).collect()
+        }
     }
 }
 
-/// The values of all fields of an object that selectors may name.
+/// The values of all fields of a stored object that selectors may name. It depends on the object alone, because
+/// whoever asks first fills it in for all: events give the names of both groups.
 pub fn extract(resource: &Resource, object: &Value) -> Vec<(String, String)> {
-    let built_in = names(resource)
-        .iter()
+    let built_in = names(resource).iter();
+    let twin: &[&str] = match super::id(resource) {
+        ("", "events") => NEW_EVENT,
+        ("events.k8s.io", "events") => EVENT,
+        _ => &[],
+    };
+    let built_in = built_in
+        .chain(twin)
         .map(|name| (name.to_string(), value(resource, object, name)));
     let custom = selectable(resource).into_iter().map(|name| {
         let value = shown(at(object, &name));
@@ -101,37 +113,32 @@ pub fn extract(resource: &Resource, object: &Value) -> Vec<(String, String)> {
 }
 
 fn value(resource: &Resource, object: &Value, field: &str) -> String {
+    if resource.plural == "events" && resource.origin_is_built_in() {
+        return event_value(object, field);
+    }
     match (super::id(resource), field) {
-        (("", "events"), "source") => match object["source"]["component"].as_str() {
-            Some(component) if !component.is_empty() => component.to_string(),
-            _ => shown(&object["reportingComponent"]),
-        },
-        (("", "events"), "reportingComponent") | (("events.k8s.io", "events"), "reportingController") => {
-            let new = shown(&object["reportingComponent"]);
-            if new.is_empty() {
-                shown(&object["reportingController"])
-            } else {
-                new
-            }
-        }
-        // Events are stored as core events, whichever group asks.
-        (("events.k8s.io", "events"), field) => match field.strip_prefix("regarding.") {
-            Some(rest) => {
-                let stored = shown(at(&object["involvedObject"], rest));
-                if stored.is_empty() {
-                    shown(at(&object["regarding"], rest))
-                } else {
-                    stored
-                }
-            }
-            None => shown(at(object, field)),
-        },
         (("batch", "jobs"), "status.successful") => shown_or(&object["status"]["succeeded"], "0"),
         (("", "nodes"), "spec.unschedulable") | (("", "pods"), "spec.hostNetwork") => {
             shown_or(at(object, field), "false")
         }
         (_, "status.replicas") => shown_or(&object["status"]["replicas"], "0"),
         _ => shown(at(object, field)),
+    }
+}
+
+/// Events are stored in the form of the core group, whichever group asks.
+fn event_value(object: &Value, field: &str) -> String {
+    let reporting = || shown(&object["reportingComponent"]);
+    match field {
+        "source" => match object["source"]["component"].as_str() {
+            Some(component) if !component.is_empty() => component.to_string(),
+            _ => reporting(),
+        },
+        "reportingComponent" | "reportingController" => reporting(),
+        field => match field.strip_prefix("regarding.") {
+            Some(rest) => shown(at(&object["involvedObject"], rest)),
+            None => shown(at(object, field)),
+        },
     }
 }
 

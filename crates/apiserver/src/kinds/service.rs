@@ -108,7 +108,24 @@ pub fn prepare_update(service: &mut Value, old: &Value) {
             }
         }
     }
+    drop_traffic_policies(service);
     ports::keep(service, old);
+}
+
+/// Policies about traffic that a service of this type does not have.
+fn drop_traffic_policies(service: &mut Value) {
+    let kind = kind(service).to_string();
+    let spec = object::map_mut(service, "spec");
+    if !matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        spec.remove("externalTrafficPolicy");
+        spec.remove("healthCheckNodePort");
+    }
+    if kind != "LoadBalancer" {
+        spec.remove("allocateLoadBalancerNodePorts");
+    }
+    if kind == "ExternalName" {
+        spec.remove("internalTrafficPolicy");
+    }
 }
 
 /// An address that is named once is named in both fields.

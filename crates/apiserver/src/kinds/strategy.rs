@@ -18,6 +18,8 @@ pub struct Strategy {
     pub returns_deleted: bool,
     /// Foreground and orphan deletion mean something.
     pub collects_garbage: bool,
+    /// Children outlive a delete that does not say what becomes of them.
+    pub orphans_by_default: bool,
     pub generation: Generation,
 }
 
@@ -45,6 +47,7 @@ pub fn of(resource: &Resource) -> Strategy {
         status_apart: true,
         returns_deleted: returns_deleted(id),
         collects_garbage: !matches!(id, ("", "events") | ("events.k8s.io", "events")),
+        orphans_by_default: matches!(id, ("batch", "jobs") | ("", "replicationcontrollers")),
         generation: match custom {
             true => Generation::Content,
             false => generation(id),

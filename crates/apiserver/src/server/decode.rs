@@ -7,7 +7,7 @@
 mod go;
 mod seed;
 
-pub use go::json_error;
+pub use go::{json_error, json_type};
 pub use seed::decode_value;
 
 use super::negotiate::BodyEncoding;
@@ -80,6 +80,23 @@ pub fn decode_error(version: &str, kind: &str, bytes: &[u8], error: &DecodeError
             summary(bytes)
         ),
     })
+}
+
+/// The error for a body that is well-formed and no object.
+pub fn not_an_object(version: &str, kind: &str, bytes: &[u8], value: &Value) -> ApiError {
+    const WANTED: &str =
+        r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    let found = go::json_type(value);
+    let found = found.split(' ').next().unwrap_or_default();
+    let why = format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {WANTED}"
+    );
+    decode_error(version, kind, bytes, &DecodeError::Syntax(why))
+}
+
+/// What Kubernetes says of a kind that it does not know.
+pub fn unregistered(kind: &str, api_version: &str) -> String {
+    format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\"")
 }
 
 /// The beginning of a body that nobody understood, for its sender to recognise.

@@ -100,10 +100,16 @@ async fn route(
         return path_only(shared, info, parts, &query, accepted).await;
     };
     let catalogue = shared.catalogue();
-    let resource = catalogue
-        .get(&path.group, &path.version, &path.resource)
-        .cloned()
-        .ok_or_else(ApiError::no_such_path)?;
+    let Some(resource) = catalogue.get(&path.group, &path.version, &path.resource).cloned() else {
+        // A group that is served says so in its own form; elsewhere there is just no page.
+        let served = catalogue
+            .iter()
+            .any(|r| r.group == path.group && r.version == path.version);
+        return match served {
+            true => Err(ApiError::no_such_path()),
+            false => Ok(respond::text(404, "404 page not found\n")),
+        };
+    };
     check_path(&resource, path, info.verb)?;
     let resource_version = resource.api_version();
     let call = Arc::new(Call {
@@ -136,10 +142,7 @@ fn check_path(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<()
     if in_namespace && !resource.namespaced {
         return Err(ApiError::no_such_path());
     }
-    if resource.namespaced
-        && path.namespace.is_empty()
-        && !(path.name.is_empty() && matches!(verb, "list" | "watch" | "create"))
-    {
+    if resource.namespaced && path.namespace.is_empty() && !path.name.is_empty() {
         return Err(ApiError::no_such_path());
     }
     let verbs = match path.subresource.as_str() {
@@ -154,6 +157,7 @@ fn check_path(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<()
     let fits = match verb {
         "create" => resource.namespaced == in_namespace && (path.name.is_empty() || !path.subresource.is_empty()),
         "update" | "patch" | "delete" => !path.name.is_empty(),
+        "deletecollection" => resource.namespaced == in_namespace,
         _ => true,
     };
     match known && fits {
@@ -201,7 +205,7 @@ async fn path_only(
         return Ok(answer);
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Err(ApiError::no_such_path());
+        return Ok(respond::text(404, "404 page not found\n"));
     }
     match info.path.trim_end_matches('/') {
         "/version" => respond::object(200, &health::version(), plain(accepted)),
@@ -233,8 +237,10 @@ fn described(shared: &Shared, path: &str, parts: &Parts) -> Result<Response<Body
     let page = published
         .discovery
         .page(path, header("accept"), header("host").unwrap_or_default())
-        .or_else(|| published.openapi.page(path, header("accept")))
-        .ok_or_else(ApiError::no_such_path)?;
+        .or_else(|| published.openapi.page(path, header("accept")));
+    let Some(page) = page else {
+        return Ok(respond::text(404, "404 page not found\n"));
+    };
     let fresh = page.matches(header("if-none-match"));
     let gzip = header("accept-encoding").is_some_and(|accepted| accepted.contains("gzip"));
     let mut response = match fresh {

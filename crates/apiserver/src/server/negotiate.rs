@@ -77,11 +77,10 @@ pub fn accept(headers: &HeaderMap, pretty: Option<bool>) -> Result<Accepted> {
             gzip,
         });
     }
-    Err(ApiError::new(
-        406,
-        "NotAcceptable",
-        format!("only the following media types are accepted: {MEDIA_TYPES}"),
-    ))
+    let message = format!(
+        "406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    );
+    Err(ApiError::new(406, "NotAcceptable", message).with_details(serde_json::json!({})))
 }
 
 /// The encoding of a body by its `Content-Type`; none means JSON.

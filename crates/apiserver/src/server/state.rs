@@ -27,6 +27,8 @@ pub struct Config {
     pub advertised: Option<SocketAddr>,
     /// Who asks and what they may do; by default with a token key of its own.
     pub auth: Option<Auth>,
+    /// How the server presents itself to kubelets; without it, it speaks plain HTTP with them.
+    pub kubelet: Option<Arc<rustls::ClientConfig>>,
 }
 
 /// Addresses and ports of the cluster.
@@ -50,6 +52,7 @@ pub struct Shared {
     pub limits: Limits,
     pub network: Network,
     pub auth: Auth,
+    pub(crate) kubelet: Option<Arc<rustls::ClientConfig>>,
     pub(super) in_flight: InFlight,
     pub(crate) metrics: Metrics,
 }
@@ -84,6 +87,7 @@ impl Config {
             services: Cidr::default(),
             advertised: None,
             auth: None,
+            kubelet: None,
         }
     }
 }
@@ -103,6 +107,7 @@ impl Shared {
             base: config.catalogue,
             definitions: definitions(),
             limits: config.limits,
+            kubelet: config.kubelet,
             network: Network {
                 services: config.services,
                 advertised: config.advertised,

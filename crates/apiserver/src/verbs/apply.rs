@@ -60,8 +60,9 @@ fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptio
     };
     let decoded = match as_json {
         Some(decoded) => decoded,
-        None => decode::decode(bytes, encoding, None)
-            .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?,
+        None => decode::decode(bytes, encoding, None).map_err(|error| {
+            ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
+        })?,
     };
     let mut config = decoded.value;
     if !config.is_object() {

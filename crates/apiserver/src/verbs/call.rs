@@ -1,7 +1,7 @@
 //! One request on one resource, with everything that its verb needs.
 
 use crate::auth::User;
-use crate::catalogue::{Catalogue, Resource};
+use crate::catalogue::{Catalogue, Resource, built_in};
 use crate::error::{ApiError, GroupResource, Result};
 use crate::server::body::{self, Body};
 use crate::server::decode::{self, Decoded, FieldValidation};
@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
+use stead_machinery::field::FieldError;
 
 /// A request on a resource.
 pub struct Call {
@@ -224,19 +225,22 @@ impl Call {
     pub fn fit(&self, value: Value, validation: FieldValidation) -> Result<Value> {
         let Resource { version, kind, .. } = &*self.resource;
         let schema = self.resource.origin_is_built_in().then(|| self.resource.schema());
-        let mut decoded = decode::decode_value(value, schema).map_err(|error| {
-            let subject = match self.resource.group.as_str() {
-                "" => kind.clone(),
-                group => format!("{kind}.{group}"),
-            };
-            let message = format!(
-                "{subject} \"{}\" is invalid: patch: Invalid value: {error}",
-                self.path.name
-            );
-            ApiError::new(422, "Invalid", message)
-        })?;
-        let pruned = crate::custom::prune(&self.resource, &mut decoded.value);
-        decoded.strict.extend(pruned);
+        let refuse = |shown: String, why: String| {
+            let error = FieldError::invalid("patch", shown, why);
+            ApiError::invalid("", "", "", &[error])
+        };
+        // Only an error shows the document, so it is only written then.
+        let kept = (validation != FieldValidation::Ignore).then(|| value.clone());
+        let shown = |kept: &Option<Value>| kept.as_ref().map(Value::to_string).unwrap_or_default();
+        let mut decoded =
+            decode::decode_value(value, schema).map_err(|error| refuse(shown(&kept), error.to_string()))?;
+        decoded
+            .strict
+            .extend(crate::custom::prune(&self.resource, &mut decoded.value));
+        if validation == FieldValidation::Strict && !decoded.strict.is_empty() {
+            let why = format!("strict decoding error: {}", decoded.strict.join(", "));
+            return Err(refuse(shown(&kept), why));
+        }
         self.heed(validation, version, kind, decoded.strict)?;
         Ok(decoded.value)
     }
@@ -259,10 +263,7 @@ impl Call {
     /// The body must be of the kind and version that the path serves; what it leaves out is filled in.
     fn check_kind(&self, value: &mut Value, group: &str, version: &str, kind: &str, bytes: &[u8]) -> Result<()> {
         if !value.is_object() {
-            let error = decode::DecodeError::Syntax(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }".to_string(),
-            );
-            return Err(decode::decode_error(version, kind, bytes, &error));
+            return Err(decode::not_an_object(version, kind, bytes, value));
         }
         let expected = match group {
             "" => version.to_string(),
@@ -271,20 +272,45 @@ impl Call {
         let sent_version = value["apiVersion"].as_str().unwrap_or_default().to_string();
         let sent_kind = value["kind"].as_str().unwrap_or_default().to_string();
         if !sent_kind.is_empty() && sent_kind != kind {
-            let sent = sent_version.rsplit('/').next().unwrap_or_default();
+            let (sent_group, sent) = split_version(&sent_version);
+            let known = built_in::kind(sent_group, sent, &sent_kind).is_some();
+            let why = match known {
+                true => {
+                    let package = match group {
+                        "" => "core",
+                        group => group.split('.').next().unwrap_or(group),
+                    };
+                    format!("converting ({sent}.{sent_kind}) to ({package}.{kind}): unknown conversion")
+                }
+                false => decode::unregistered(&sent_kind, &sent_version),
+            };
             return Err(ApiError::bad_request(format!(
-                "{sent_kind} in version {sent:?} cannot be handled as a {kind}: no kind {sent_kind:?} is registered for this path"
+                "{sent_kind} in version {sent:?} cannot be handled as a {kind}: {why}"
             )));
         }
         if !sent_version.is_empty() && sent_version != expected {
-            return Err(ApiError::bad_request(format!(
-                "the API version in the data ({sent_version}) does not match the expected API version ({expected})"
-            )));
+            let (sent_group, sent) = split_version(&sent_version);
+            return Err(ApiError::bad_request(
+                match built_in::kind(sent_group, sent, kind).is_some() {
+                    true => format!(
+                        "the API version in the data ({sent_version}) does not match the expected API version ({expected})"
+                    ),
+                    false => format!(
+                        "{kind} in version {sent:?} cannot be handled as a {kind}: {}",
+                        decode::unregistered(kind, &sent_version)
+                    ),
+                },
+            ));
         }
         value["apiVersion"] = expected.into();
         value["kind"] = kind.into();
         Ok(())
     }
+}
+
+/// Group and version of an apiVersion.
+fn split_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
 }
 
 /// The metadata of an object alone.

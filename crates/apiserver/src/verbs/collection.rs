@@ -20,7 +20,7 @@ pub async fn delete_collection(call: &Call, body: Body) -> Result<Response<Body>
             // Somebody else was faster, which is as good.
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
-            Ok(_) => items.push(call.in_version(&record.value())),
+            Ok(_) => items.push(super::list::item(call, call.in_version(&record.value()))),
         }
     }
     let answer = json!({

@@ -31,6 +31,9 @@ pub enum Deleted {
 
 pub async fn delete(call: &Call, body: Body) -> Result<Response<Body>> {
     let options = DeleteOptions::read(call, body).await?;
+    if let Some(warning) = kinds::delete_warning(call, options.propagation.as_deref()) {
+        call.warn(warning);
+    }
     let deleted = delete_object(call, &call.path.name, &options).await?;
     answer(call, &deleted)
 }
@@ -233,6 +236,7 @@ fn set_policy_finalizers(call: &Call, object: &mut Value, options: &DeleteOption
         Some(_) => None,
         None if has(ORPHAN) => Some(ORPHAN),
         None if has(FOREGROUND) => Some(FOREGROUND),
+        None if strategy::of(&call.resource).orphans_by_default => Some(ORPHAN),
         None => None,
     };
     let mut finalizers: Vec<String> = current.into_iter().filter(|f| f != ORPHAN && f != FOREGROUND).collect();

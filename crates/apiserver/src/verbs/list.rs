@@ -223,7 +223,7 @@ fn list_metadata(listed: &Listed) -> Value {
 }
 
 /// Items of built-in kinds carry no kind of their own, since the list names it.
-fn item(call: &Call, mut object: Value) -> Value {
+pub fn item(call: &Call, mut object: Value) -> Value {
     if let (false, Value::Object(map)) = (super::selection::is_custom(&call.resource), &mut object) {
         map.remove("kind");
         map.remove("apiVersion");

@@ -48,7 +48,7 @@ impl ListOptions {
         let continuation = query.text("continue").to_string();
         Ok(ListOptions {
             selection: Selection::parse(resource, query)?,
-            version: version(query, limited && continuation.is_empty())?,
+            version: version(query, limited && continuation.is_empty(), watch)?,
             limit: limit
                 .and_then(|limit| usize::try_from(limit).ok())
                 .filter(|limit| *limit > 0),
@@ -70,12 +70,15 @@ pub enum Watching {
     Yes,
 }
 
-fn version(query: &Query, limited: bool) -> Result<Version> {
+fn version(query: &Query, limited: bool, watch: Watching) -> Result<Version> {
     let text = query.text("resourceVersion");
     let revision = match text {
         "" => return Ok(Version::Unset),
         "0" => return Ok(Version::Any),
-        text => parse_revision(text)?,
+        text => parse_revision(text).map_err(|error| match watch {
+            Watching::No => ApiError::bad_request(format!("invalid resource version: {}", error.message)),
+            Watching::Yes => error,
+        })?,
     };
     Ok(match query.text("resourceVersionMatch") {
         "Exact" => Version::Exact(revision),
@@ -94,7 +97,8 @@ pub fn parse_revision(text: &str) -> Result<Revision> {
             text,
             format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
         );
-        ApiError::bad_request(error.to_string())
+        // Kubernetes lets this one through as an error that it has no name for.
+        ApiError::new(500, "", error.to_string())
     })
 }
 

@@ -20,6 +20,23 @@ pub fn track(call: &Call, new: &mut Value, old: Option<&Value>, options: &WriteO
     with_kind(call, |kind| {
         apply::track(old, new, kind, &writer(call, options));
     });
+    if call.path.subresource == "scale" {
+        forget_times(new);
+    }
+}
+
+/// Kubernetes notes no time for changes through `scale`, and sorts such entries first.
+fn forget_times(object: &mut Value) {
+    let Some(Value::Array(entries)) = object["metadata"].get_mut("managedFields") else {
+        return;
+    };
+    for entry in entries.iter_mut().filter(|entry| entry["subresource"] == "scale") {
+        if let Value::Object(entry) = entry {
+            entry.remove("time");
+        }
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    entries.sort_by_key(|entry| (text(&entry["operation"]), text(&entry["time"])));
 }
 
 /// Runs something with the kind as the rules of ownership see it.

@@ -56,6 +56,19 @@ impl Patch {
         let document: Value = serde_json::from_slice(&bytes).map_err(|error| {
             ApiError::bad_request(format!("error decoding patch: {}", decode::json_error(&bytes, &error)))
         })?;
+        let wanted = match (kind, &document) {
+            (PatchKind::Json, Value::Array(_)) | (_, Value::Object(_)) if kind != PatchKind::Json => None,
+            (PatchKind::Json, Value::Array(_)) => None,
+            (PatchKind::Json, _) => Some("[]handlers.jsonPatchOp"),
+            _ => Some("map[string]interface {}"),
+        };
+        if let Some(wanted) = wanted {
+            let found = decode::json_type(&document);
+            let found = found.split(' ').next().unwrap_or_default().to_string();
+            return Err(ApiError::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+            )));
+        }
         Ok(Patch {
             kind,
             document,
@@ -74,7 +87,12 @@ impl Patch {
         };
         outcome.map(|()| patched).map_err(|error| match error {
             PatchError::Malformed(why) => ApiError::bad_request(why),
-            PatchError::Inapplicable(why) => ApiError::new(422, "Invalid", why).with_details(serde_json::json!({})),
+            PatchError::Inapplicable(_) => ApiError::new(
+                422,
+                "Invalid",
+                "the server rejected our request due to an error in our request",
+            )
+            .with_details(serde_json::json!({})),
             PatchError::TooManyOperations { .. } => ApiError::new(
                 413,
                 "RequestEntityTooLarge",
@@ -102,13 +120,9 @@ fn patch_kind(call: &Call) -> Result<PatchKind> {
             )),
         },
         "application/apply-patch+yaml" => Ok(PatchKind::Apply(BodyEncoding::Yaml)),
-        _ => Err(unsupported_media_type(match call.resource.origin {
-            Origin::BuiltIn => {
-                "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
-            }
-            Origin::Custom(_) => {
-                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-            }
-        })),
+        _ => Err(
+            ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+                .with_details(serde_json::json!({})),
+        ),
     }
 }

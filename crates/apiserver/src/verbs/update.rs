@@ -55,7 +55,10 @@ pub async fn update(call: &Call, body: Body) -> Result<Response<Body>> {
 
 fn match_name(call: &Call, object: &mut Value) -> Result<()> {
     match object::name(object) {
-        "" => Err(ApiError::bad_request("name must be provided")),
+        "" => Err(ApiError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.path.name
+        ))),
         name if name != call.path.name => Err(ApiError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             call.path.name
@@ -158,11 +161,19 @@ fn check_version(call: &Call, object: &Value, old: &Value) -> Result<Conditional
             return Ok(Conditional::No);
         }
         let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+        // Kubernetes names the resource here, not the kind.
         return Err(ApiError::invalid(
             &call.resource.group,
-            &call.resource.kind,
+            &call.resource.plural,
             &call.path.name,
             &[error],
+        ));
+    }
+    if sent.parse::<u64>().is_err() {
+        return Err(ApiError::new(
+            500,
+            "",
+            format!("strconv.ParseUint: parsing {sent:?}: invalid syntax"),
         ));
     }
     if sent != object::meta(old, "resourceVersion") {

@@ -50,7 +50,7 @@ impl WriteOptions {
             errors.push(FieldError::not_supported(
                 "fieldValidation",
                 query.text("fieldValidation"),
-                &["Ignore", "Strict", "Warn"],
+                &["", "Ignore", "Strict", "Warn"],
             ));
         }
         if query.get("force").is_some() && kind == OptionsKind::Patch {

@@ -7,6 +7,8 @@ mod apply;
 #[cfg(test)]
 mod custom;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod objects;
 #[cfg(test)]
 mod patching;

@@ -93,9 +93,7 @@ pub async fn take(call: &Call, service: &mut Value, commit: Commit, allocation: 
             );
         };
         if !range.contains(address) {
-            let why = format!(
-                "failed to allocate IP {wanted}: the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {range}"
-            );
+            let why = format!("failed to allocate IP {wanted}: the provided network does not match the current range");
             return refuse(service, why);
         }
         return match reserve(call, service, address, commit, allocation).await? {

@@ -1,6 +1,9 @@
 //! The words of Go's decoders, which clients know and tests match.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use stead_machinery::quantity::Quantity;
 use stead_machinery::schema::{Format, SchemaRef, Shape};
 
 /// A value as Go's decoder names it in `cannot unmarshal ... into`.
@@ -16,45 +19,71 @@ pub fn json_type(value: &Value) -> String {
 }
 
 /// `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
-pub fn mismatch(found: &str, schema: Option<SchemaRef<'_>>, path: &str) -> String {
-    let wanted = schema.map_or("interface {}", |schema| match schema.shape() {
-        Shape::Any | Shape::Free => "interface {}",
-        Shape::Object(object) if object.additional.is_some() => "map[string]string",
-        Shape::Object(_) => "struct",
-        Shape::List(list) => match schema.go(list.items).shape() {
-            Shape::String(Format::Plain) => "[]string",
-            _ => "[]struct",
-        },
-        Shape::String(_) => "string",
-        Shape::Integer => "int32",
-        Shape::Number => "float64",
-        Shape::Boolean => "bool",
-        Shape::IntOrString => "intstr.IntOrString",
-        Shape::Quantity => "resource.Quantity",
-    });
+pub fn mismatch(found: &str, schema: Option<SchemaRef<'_>>, owner: Option<SchemaRef<'_>>, path: &str) -> String {
+    let wanted = schema.map_or("interface {}".to_string(), wanted);
     // A number loses its digits when it goes into a string: Go names only the kind of token then.
-    let found = if wanted == "string" || wanted == "bool" {
-        found.split(' ').next().unwrap_or(found)
-    } else {
-        found
+    let found = match wanted.starts_with("int") || wanted.starts_with("float") {
+        true => found,
+        false => found.split(' ').next().unwrap_or(found),
     };
-    // Go drops the positions in lists from this path.
-    let plain: String = strip_indices(path);
-    format!("json: cannot unmarshal {found} into Go struct field .{plain} of type {wanted}")
+    let owner = owner
+        .and_then(type_name)
+        .map_or(String::new(), |(_, name)| name.to_string());
+    format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {wanted}")
 }
 
-fn strip_indices(path: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    let mut inside = false;
-    for c in path.chars() {
-        match c {
-            '[' => inside = true,
-            ']' => inside = false,
-            c if !inside => out.push(c),
-            _ => {}
-        }
+/// Go's name of the type that a schema describes.
+fn wanted(schema: SchemaRef<'_>) -> String {
+    match schema.shape() {
+        Shape::Any | Shape::Free => "interface {}".to_string(),
+        Shape::Object(object) => match (type_name(schema), object.additional) {
+            (Some((package, name)), _) => format!("{package}.{name}"),
+            (None, Some(values)) => format!("map[string]{}", wanted(schema.go(values))),
+            (None, None) => "struct".to_string(),
+        },
+        Shape::List(list) => format!("[]{}", wanted(schema.go(list.items))),
+        Shape::String(Format::Byte) => "[]uint8".to_string(),
+        Shape::String(_) => "string".to_string(),
+        Shape::Integer if is_wide(schema) => "int64".to_string(),
+        Shape::Integer | Shape::IntOrString => "int32".to_string(),
+        Shape::Number => "float64".to_string(),
+        Shape::Boolean => "bool".to_string(),
+        Shape::Quantity => "resource.Quantity".to_string(),
     }
-    out
+}
+
+/// Whether an integer has 64 bits; published descriptions of 32-bit ones do not differ otherwise.
+fn is_wide(schema: SchemaRef<'_>) -> bool {
+    schema.node().constraints.as_ref().and_then(|c| c.format.as_deref()) == Some("int64")
+}
+
+/// Package and name of a published type: `v1` and `Container` of `io.k8s.api.core.v1.Container`.
+fn type_name(schema: SchemaRef<'_>) -> Option<(&str, &str)> {
+    let full = schema.arena().name_of(schema.id())?;
+    let (rest, name) = full.rsplit_once('.')?;
+    Some((rest.rsplit('.').next().unwrap_or(rest), name))
+}
+
+/// What is wrong with a text that stands for something else: a time, a quantity, bytes.
+pub fn malformed(shape: &Shape, text: &str) -> Option<String> {
+    match shape {
+        Shape::Quantity => text.parse::<Quantity>().err().map(|_| {
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_string()
+        }),
+        Shape::String(Format::Byte) => {
+            let broken = STANDARD.decode(text.replace(['\n', '\r'], "")).err()?;
+            let at = match broken {
+                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                base64::DecodeError::InvalidLength(at) => at,
+                base64::DecodeError::InvalidPadding => text.len(),
+            };
+            Some(format!("illegal base64 data at input byte {at}"))
+        }
+        Shape::String(Format::DateTime) if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => Some(
+            format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""),
+        ),
+        _ => None,
+    }
 }
 
 /// A syntax error in Go's words, as near as the position allows.
@@ -105,4 +134,22 @@ fn offset(bytes: &[u8], line: usize, column: usize) -> Option<usize> {
         start += bytes.get(start..)?.iter().position(|b| *b == b'\n')? + 1;
     }
     (start + column).checked_sub(1)
+}
+
+/// A syntax error in YAML as Go's library words it: `yaml: line 2: what`.
+pub fn yaml_error(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    // The library draws the place under the message; the first line says it all.
+    let first = text.lines().next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    match first.strip_prefix("line ").and_then(|rest| rest.split_once(" column ")) {
+        Some((line, rest)) => {
+            let what = rest.split_once(": ").map_or(rest, |(_, what)| what);
+            match line {
+                "1" => format!("yaml: {what}"),
+                line => format!("yaml: line {line}: {what}"),
+            }
+        }
+        None => format!("yaml: {first}"),
+    }
 }

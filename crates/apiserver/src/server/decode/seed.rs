@@ -30,12 +30,16 @@ struct Path<'p> {
 enum Segment<'p> {
     Root,
     Field(&'p str),
+    /// A key of a map, which Go leaves out of the path of a type error.
+    Key(&'p str),
     Index(usize),
 }
 
 #[derive(Clone, Copy)]
 struct Seed<'a> {
     schema: Option<SchemaRef<'a>>,
+    /// The struct that the value is, or is somewhere inside, a field of.
+    owner: Option<SchemaRef<'a>>,
     path: &'a Path<'a>,
     findings: &'a RefCell<Findings>,
 }
@@ -67,11 +71,7 @@ pub fn yaml(bytes: &[u8], schema: Option<SchemaRef<'_>>) -> Result<Decoded, Deco
             seed.deserialize(deserializer)
         })
     });
-    outcome.map_err(|error| {
-        error.or_syntax(|why: serde_saphyr::Error| {
-            format!("couldn't get version/kind; json parse error: error converting YAML to JSON: yaml: {why}")
-        })
-    })
+    outcome.map_err(|error| error.or_syntax(|why: serde_saphyr::Error| go::yaml_error(&why)))
 }
 
 pub fn protobuf(bytes: &[u8]) -> Result<Decoded, DecodeError> {
@@ -115,6 +115,7 @@ fn run<E>(
     };
     let outcome = decode(Seed {
         schema,
+        owner: None,
         path: &root,
         findings: &findings,
     });
@@ -137,10 +138,12 @@ impl fmt::Display for Path<'_> {
         match self.segment {
             Segment::Root => Ok(()),
             Segment::Index(index) => write!(f, "[{index}]"),
-            Segment::Field(name) if self.parent.is_some_and(|p| matches!(p.segment, Segment::Root)) => {
+            Segment::Field(name) | Segment::Key(name)
+                if self.parent.is_some_and(|p| matches!(p.segment, Segment::Root)) =>
+            {
                 f.write_str(name)
             }
-            Segment::Field(name) => write!(f, ".{name}"),
+            Segment::Field(name) | Segment::Key(name) => write!(f, ".{name}"),
         }
     }
 }
@@ -163,7 +166,20 @@ impl<'a> Seed<'a> {
 
     /// Ends the pass: a value of the wrong type, in the words of Go's decoder.
     fn mismatch<E: Error>(&self, found: &str) -> E {
-        let message = go::mismatch(found, self.schema, &self.path.to_string());
+        let mut fields = Vec::new();
+        let mut at = Some(self.path);
+        while let Some(path) = at {
+            if let Segment::Field(name) = path.segment {
+                fields.push(name);
+            }
+            at = path.parent;
+        }
+        fields.reverse();
+        self.refuse(go::mismatch(found, self.schema, self.owner, &fields.join(".")))
+    }
+
+    /// Ends the pass with this message.
+    fn refuse<E: Error>(&self, message: String) -> E {
         self.findings.borrow_mut().failure = Some(message);
         E::custom("type mismatch")
     }
@@ -182,8 +198,16 @@ impl<'a> Seed<'a> {
             Some(Shape::IntOrString) => value.is_i64() || value.is_u64() || value.is_string(),
             Some(Shape::Quantity) => value.is_number() || value.is_string(),
         };
+        if !fits && matches!(self.path.segment, Segment::Root) {
+            return Ok(value);
+        }
         if !fits {
             return Err(self.mismatch(&go::json_type(&value)));
+        }
+        if let (Some(shape), Value::String(text)) = (self.shape(), &value)
+            && let Some(why) = go::malformed(shape, text)
+        {
+            return Err(self.refuse(why));
         }
         Ok(match (self.shape(), value) {
             (Some(Shape::Quantity), Value::Number(number)) => Value::String(number.to_string()),
@@ -252,6 +276,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
             None | Some(Shape::Any | Shape::Free) => None,
             Some(Shape::List(_)) => self.schema.and_then(SchemaRef::items),
             Some(Shape::Object(object)) if object.preserve_unknown && object.properties.is_empty() => None,
+            // At the top it is no type error but no object at all, which the caller says better.
+            Some(_) if matches!(self.path.segment, Segment::Root) => None,
             Some(_) => return Err(self.mismatch("array")),
         };
         let mut list = Vec::new();
@@ -262,6 +288,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             };
             let seed = Seed {
                 schema,
+                owner: self.owner,
                 path: &path,
                 findings: self.findings,
             };
@@ -280,13 +307,21 @@ impl<'de> Visitor<'de> for Seed<'_> {
         };
         let mut map = Map::new();
         while let Some(name) = entries.next_key::<String>()? {
+            let is_field = object.is_none_or(|object| object.properties.contains_key(name.as_str()));
             let path = Path {
                 parent: Some(self.path),
-                segment: Segment::Field(&name),
+                segment: match is_field {
+                    true => Segment::Field(&name),
+                    false => Segment::Key(&name),
+                },
             };
             let schema = self.schema.and_then(|schema| schema.field(&name));
             let seed = Seed {
                 schema,
+                owner: match is_field {
+                    true => self.schema,
+                    false => self.owner,
+                },
                 path: &path,
                 findings: self.findings,
             };

@@ -40,9 +40,8 @@ impl DeleteOptions {
                 .map_err(|error| decode::decode_error("v1", "DeleteOptions", &bytes, &error))?;
                 let kind = decoded.value["kind"].as_str().unwrap_or("DeleteOptions");
                 if kind != "DeleteOptions" {
-                    return Err(ApiError::bad_request(
-                        "decoded object cannot be converted to DeleteOptions",
-                    ));
+                    let version = decoded.value["apiVersion"].as_str().unwrap_or_default();
+                    return Err(ApiError::bad_request(decode::unregistered(kind, version)));
                 }
                 decoded.value
             }
@@ -68,7 +67,7 @@ impl DeleteOptions {
                 "propagationPolicy",
                 FieldErrorKind::NotSupported,
                 policy.as_str().into(),
-                "supported values: \"Background\", \"Foreground\", \"Orphan\", \"nil\"",
+                "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
             ));
         }
         let dry_run = strings(&sent["dryRun"]);

@@ -4,6 +4,7 @@
 //! with the same words.
 
 use crate::error::{ApiError, Result};
+use crate::server::decode::json_error;
 use crate::store::{Key, Revision};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -41,11 +42,17 @@ impl Token {
     }
 
     pub fn decode(text: &str, resource: &str, namespace: &str) -> Result<Self> {
-        let invalid = |why: String| ApiError::bad_request(format!("continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD
-            .decode(text.trim_end_matches('='))
-            .map_err(|error| invalid(error.to_string()))?;
-        let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))?;
+        let invalid =
+            |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| {
+            let at = match error {
+                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                base64::DecodeError::InvalidLength(at) => at,
+                base64::DecodeError::InvalidPadding => text.len(),
+            };
+            invalid(format!("illegal base64 data at input byte {at}"))
+        })?;
+        let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| invalid(json_error(&bytes, &error)))?;
         if wire.v != "meta.k8s.io/v1" {
             return Err(invalid(format!(
                 "server does not recognize this encoded version {:?}",
@@ -103,7 +110,9 @@ mod tests {
             let error = Token::decode(text, "/pods", "").unwrap_err();
             assert_eq!(error.code, 400);
             assert!(
-                error.message.starts_with("continue key is not valid: "),
+                error
+                    .message
+                    .starts_with("invalid continue token: continue key is not valid: "),
                 "{}",
                 error.message
             );

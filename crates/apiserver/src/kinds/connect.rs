@@ -1,0 +1,325 @@
+//! `log`, `exec`, `attach`, `portforward` and `proxy`: what a node or a pod answers itself.
+
+use crate::error::{ApiError, Result};
+use crate::server::forward::{Target, forward};
+use crate::server::query::percent_encode;
+use crate::server::{Body, respond};
+use crate::store::{Key, ListAt, Prefix, Window};
+use crate::verbs::Call;
+use crate::verbs::object;
+use http::{HeaderValue, Method, Response};
+use serde_json::Value;
+
+/// Parameters of a log request, which the kubelet knows by the same names.
+const LOG_PARAMETERS: [&str; 8] = [
+    "follow",
+    "previous",
+    "sinceSeconds",
+    "sinceTime",
+    "timestamps",
+    "tailLines",
+    "limitBytes",
+    "stream",
+];
+
+/// What the API calls the streams of a session, and what the kubelet does.
+const STREAMS: [(&str, &str); 4] = [
+    ("stdin", "input"),
+    ("stdout", "output"),
+    ("stderr", "error"),
+    ("tty", "tty"),
+];
+
+pub async fn log(call: &Call) -> Result<Response<Body>> {
+    let pod = call.existing().await?.value();
+    let container = container(&pod, call.query.text("container"))?;
+    for name in ["tailLines", "limitBytes", "sinceSeconds"] {
+        call.query.integer(name)?;
+    }
+    let Some(node) = node_name(&pod) else {
+        return Ok(respond::text(200, ""));
+    };
+    let mut path = format!("/containerLogs/{}/{}/{container}", call.namespace(), call.path.name);
+    append(
+        &mut path,
+        call.query.iter().filter(|(name, _)| LOG_PARAMETERS.contains(name)),
+    );
+    let mut response = to_node(call, &node, path, Method::GET, crate::server::forward::empty()).await?;
+    if response.status().is_success() {
+        response
+            .headers_mut()
+            .insert("content-type", HeaderValue::from_static("text/plain"));
+    }
+    Ok(response)
+}
+
+/// `exec`, `attach` and `portforward`.
+pub async fn session(call: &Call, body: Body) -> Result<Response<Body>> {
+    let pod = call.existing().await?.value();
+    let node = node_name(&pod)
+        .ok_or_else(|| ApiError::bad_request(format!("pod {} does not have a host assigned", call.path.name)))?;
+    let (namespace, name) = (call.namespace(), &call.path.name);
+    let mut path = match call.path.subresource.as_str() {
+        "portforward" => format!("/portForward/{namespace}/{name}"),
+        verb => {
+            let container = container(&pod, call.query.text("container"))?;
+            format!("/{verb}/{namespace}/{name}/{container}")
+        }
+    };
+    match call.path.subresource.as_str() {
+        "portforward" => append(
+            &mut path,
+            call.query
+                .iter()
+                .filter(|(name, _)| *name == "ports" || *name == "port"),
+        ),
+        _ => {
+            let streams = STREAMS
+                .iter()
+                .filter(|(name, _)| call.query.is_true(name))
+                .map(|(_, kubelet)| (*kubelet, "1"));
+            let command = call.query.all("command").map(|word| ("command", word));
+            append(&mut path, streams.chain(command));
+        }
+    }
+    to_node(call, &node, path, method(call), body).await
+}
+
+/// `proxy` of nodes, pods and services.
+pub async fn proxy(call: &Call, body: Body) -> Result<Response<Body>> {
+    let mut path = format!("/{}", call.path.rest);
+    append(&mut path, call.query.iter());
+    // Names may carry a scheme and a port: `https:web:443`.
+    let parts: Vec<&str> = call.path.name.split(':').collect();
+    let (name, port) = match parts.as_slice() {
+        [name] => (*name, ""),
+        [name, port] => (*name, *port),
+        [_, name, port] => (*name, *port),
+        _ => {
+            return Err(ApiError::bad_request(format!(
+                "invalid {} request {:?}",
+                call.resource.singular, call.path.name
+            )));
+        }
+    };
+    let (host, port) = match call.resource.plural.as_str() {
+        "nodes" => return to_node(call, name, path, method(call), body).await,
+        "services" => endpoint(call, name, port).await?,
+        _ => {
+            let pod = call
+                .find(name)
+                .await?
+                .ok_or_else(|| ApiError::not_found(&call.group_resource(), name))?;
+            let pod = pod.value();
+            let address = pod["status"]["podIP"].as_str().unwrap_or_default().to_string();
+            if address.is_empty() {
+                return Err(ApiError::bad_request("address not allowed"));
+            }
+            (address, pod_port(&pod, port)?)
+        }
+    };
+    let target = Target {
+        host,
+        port,
+        path,
+        tls: None,
+    };
+    let upgrade = call.upgrade.lock().take();
+    forward(target, method(call), &call.headers, body, upgrade).await
+}
+
+fn method(call: &Call) -> Method {
+    match call.verb {
+        "create" => Method::POST,
+        "update" => Method::PUT,
+        "patch" => Method::PATCH,
+        "delete" => Method::DELETE,
+        _ => Method::GET,
+    }
+}
+
+fn node_name(pod: &Value) -> Option<String> {
+    pod["spec"]["nodeName"]
+        .as_str()
+        .filter(|name| !name.is_empty())
+        .map(str::to_string)
+}
+
+/// The container that is meant; only a pod of one container can leave it unsaid.
+fn container(pod: &Value, wanted: &str) -> Result<String> {
+    let names = |list: &str| -> Vec<String> {
+        let containers = pod["spec"][list].as_array().into_iter().flatten();
+        containers
+            .map(|container| container["name"].as_str().unwrap_or_default().to_string())
+            .collect()
+    };
+    let (main, init, ephemeral) = (
+        names("containers"),
+        names("initContainers"),
+        names("ephemeralContainers"),
+    );
+    let name = object::name(pod);
+    if wanted.is_empty() {
+        return match main.as_slice() {
+            [only] => Ok(only.clone()),
+            [] => Err(ApiError::bad_request(format!(
+                "a container name must be specified for pod {name}"
+            ))),
+            many => {
+                let mut message = format!(
+                    "a container name must be specified for pod {name}, choose one of: [{}]",
+                    many.join(" ")
+                );
+                if !init.is_empty() {
+                    message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+                }
+                if !ephemeral.is_empty() {
+                    message.push_str(&format!(
+                        " or one of the ephemeral containers: [{}]",
+                        ephemeral.join(" ")
+                    ));
+                }
+                Err(ApiError::bad_request(message))
+            }
+        };
+    }
+    match [main, init, ephemeral].concat().iter().any(|known| known == wanted) {
+        true => Ok(wanted.to_string()),
+        false => Err(ApiError::bad_request(format!(
+            "container {wanted} is not valid for pod {name}"
+        ))),
+    }
+}
+
+fn pod_port(pod: &Value, port: &str) -> Result<u16> {
+    if port.is_empty() {
+        let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+        let mut ports = containers.flat_map(|container| container["ports"].as_array().into_iter().flatten());
+        let first = ports.find_map(|port| port["containerPort"].as_u64());
+        return Ok(first.and_then(|port| u16::try_from(port).ok()).unwrap_or(80));
+    }
+    port.parse()
+        .map_err(|_| ApiError::bad_request(format!("invalid pod request {port:?}")))
+}
+
+/// An address behind a service.
+async fn endpoint(call: &Call, name: &str, port: &str) -> Result<(String, u16)> {
+    let unavailable = || {
+        ApiError::new(
+            503,
+            "ServiceUnavailable",
+            format!("no endpoints available for service {name:?}"),
+        )
+    };
+    let service = call
+        .find(name)
+        .await?
+        .ok_or_else(|| ApiError::not_found(&call.group_resource(), name))?;
+    let service = service.value();
+    let ports = service["spec"]["ports"].as_array().cloned().unwrap_or_default();
+    let wanted = ports.iter().find(|known| match port {
+        "" => true,
+        port => known["name"] == port || port.parse::<u64>().is_ok_and(|port| known["port"] == port),
+    });
+    let port_name = wanted.ok_or_else(unavailable)?["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_string();
+    let prefix = Prefix::namespace("discovery.k8s.io/endpointslices", call.namespace());
+    let page = call.shared.store.list(&prefix, ListAt::Any, Window::default()).await;
+    for record in page.map_err(|error| call.store_error(error, name))?.records {
+        let slice = record.value();
+        if slice["metadata"]["labels"]["kubernetes.io/service-name"] != name {
+            continue;
+        }
+        let ports = slice["ports"].as_array().into_iter().flatten();
+        let port = ports
+            .filter(|known| known["name"].as_str().unwrap_or_default() == port_name)
+            .find_map(|known| u16::try_from(known["port"].as_u64()?).ok());
+        let ready = slice["endpoints"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|endpoint| endpoint["conditions"]["ready"] != false && endpoint["addresses"][0].is_string());
+        if let (Some(port), Some(ready)) = (port, ready) {
+            return Ok((ready["addresses"][0].as_str().unwrap_or_default().to_string(), port));
+        }
+    }
+    Err(unavailable())
+}
+
+/// Sends a request to the kubelet of a node.
+async fn to_node(call: &Call, node: &str, path: String, method: Method, body: Body) -> Result<Response<Body>> {
+    let key = Key::new("/nodes", "", node);
+    let found = call
+        .shared
+        .store
+        .get(&key)
+        .await
+        .map_err(|error| call.store_error(error, node))?;
+    let record = found.ok_or_else(|| {
+        let nodes = crate::error::GroupResource {
+            group: String::new(),
+            resource: "nodes".to_string(),
+        };
+        ApiError::not_found(&nodes, node)
+    })?;
+    let value = record.value();
+    let addresses = value["status"]["addresses"].as_array().cloned().unwrap_or_default();
+    // Names of nodes rarely resolve where the server runs, so addresses come first.
+    let host = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS"]
+        .iter()
+        .find_map(|kind| {
+            let found = addresses.iter().find(|address| address["type"] == *kind)?;
+            found["address"].as_str().map(str::to_string)
+        });
+    let host = host.ok_or_else(|| ApiError::internal("no preferred addresses found; known addresses: []"))?;
+    let port = value["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64();
+    let target = Target {
+        host,
+        port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(10250),
+        path,
+        tls: call.shared.kubelet.clone(),
+    };
+    let upgrade = call.upgrade.lock().take();
+    forward(target, method, &call.headers, body, upgrade).await
+}
+
+/// Appends a query to a path.
+fn append<'a>(path: &mut String, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (index, (name, value)) in pairs.enumerate() {
+        path.push(if index == 0 { '?' } else { '&' });
+        path.push_str(&percent_encode(name));
+        path.push('=');
+        path.push_str(&percent_encode(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::query::Query;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_of_many_containers_must_be_told_which() {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]}});
+        assert_eq!(
+            container(&pod, "").unwrap_err().message,
+            "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]"
+        );
+        assert_eq!(container(&pod, "i").unwrap(), "i");
+        assert_eq!(
+            container(&pod, "x").unwrap_err().message,
+            "container x is not valid for pod p"
+        );
+    }
+
+    #[test]
+    fn commands_keep_their_spaces() {
+        let query = Query::parse("command=echo&command=a%20b%26c");
+        let mut path = "/exec".to_string();
+        append(&mut path, query.all("command").map(|word| ("command", word)));
+        assert_eq!(path, "/exec?command=echo&command=a%20b%26c");
+    }
+}
