@@ -1,5 +1,6 @@
 //! Every chore of the repository by name: `cargo xtask --help`.
 
+mod bench;
 mod kubernetes;
 mod schemas;
 mod test;
@@ -28,6 +29,9 @@ enum Chore {
     },
     /// Rewrite the API server's data from Kubernetes' published API description (needs Go)
     Schemas,
+    /// Measure against the real thing, and print a table
+    #[command(subcommand)]
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Chore::Test => test::run(),
         Chore::Kubernetes { names } => kubernetes::run(&names),
         Chore::Schemas => schemas::run(),
+        Chore::Bench(bench) => bench::run(bench),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,65 @@
+//! `cargo xtask bench api`: our API server and the real one, the same work, the same client, side by side.
+//!
+//! It prints a table and asserts nothing: a timed test fails on a busy machine, a table of ratios is still read
+//! with sense. Processor time comes first, because it is what noise disturbs least.
+
+mod http;
+mod servers;
+mod table;
+mod work;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// What can be measured.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// The API server against kube-apiserver with etcd, both durable
+    Api(Options),
+}
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Measure ours alone
+    #[arg(long)]
+    alone: bool,
+    /// Objects that are created and read one by one
+    #[arg(long, default_value_t = 4_000)]
+    objects: usize,
+    /// Pods in the list
+    #[arg(long, default_value_t = 10_000)]
+    pods: usize,
+    /// Seconds of updates with a hundred watchers
+    #[arg(long, default_value_t = 10)]
+    seconds: usize,
+    /// Connections that work at the same time
+    #[arg(long, default_value_t = 16)]
+    connections: usize,
+    /// Also fill our store with so many objects, and measure a write at each power of ten on the way
+    #[arg(long, default_value_t = 100_000)]
+    fill: usize,
+}
+
+pub fn run(bench: Bench) -> Result<()> {
+    let Bench::Api(options) = bench;
+    let plan = work::Plan {
+        objects: options.objects,
+        pods: options.pods,
+        seconds: options.seconds,
+        connections: options.connections,
+    };
+    let ours = servers::stead()?;
+    eprintln!("measuring stead");
+    let mut our_results = work::measure(&ours, &plan)?;
+    our_results.filled = work::fill(&ours, &plan, options.fill)?;
+    drop(ours);
+    let theirs = if options.alone {
+        None
+    } else {
+        eprintln!("measuring kube-apiserver and etcd");
+        let theirs = servers::kubernetes()?;
+        Some(work::measure(&theirs, &plan)?)
+    };
+    print!("{}", table::render(&plan, &our_results, theirs.as_ref()));
+    Ok(())
+}

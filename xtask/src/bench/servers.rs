@@ -1,0 +1,269 @@
+//! The two servers: started, measured from outside, ended.
+
+use super::http::{Credentials, Target};
+use crate::kubernetes;
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// Between two looks at a server that is starting.
+const GLANCE: Duration = Duration::from_millis(2);
+
+/// How long a server is left alone before its idle memory is read.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// A running server, possibly of several processes.
+pub struct Server {
+    pub target: Target,
+    /// From the start of the first process to the first answer that it is ready.
+    pub ready: Duration,
+    /// Resident bytes some seconds later.
+    pub idle: u64,
+    processes: Vec<Child>,
+    directory: PathBuf,
+}
+
+impl Server {
+    /// Seconds of processor time that its processes have used so far.
+    pub fn processor(&self) -> Result<f64> {
+        let mut ticks = 0;
+        for process in &self.processes {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id()))?;
+            // The name in brackets may hold spaces; behind it the fields are plain.
+            let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+            let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
+            ticks += field(11).context("no utime")? + field(12).context("no stime")?;
+        }
+        // Linux counts these in hundredths of a second on every architecture that we run on.
+        Ok(ticks as f64 / 100.0)
+    }
+
+    /// Resident bytes now.
+    pub fn memory(&self) -> Result<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// The most resident bytes since `forget_peak`.
+    pub fn peak(&self) -> Result<u64> {
+        self.status("VmHWM:")
+    }
+
+    pub fn forget_peak(&self) -> Result<()> {
+        for process in &self.processes {
+            std::fs::write(format!("/proc/{}/clear_refs", process.id()), "5")?;
+        }
+        Ok(())
+    }
+
+    fn status(&self, field: &str) -> Result<u64> {
+        let mut bytes = 0;
+        for process in &self.processes {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", process.id()))?;
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+            bytes += kibibytes.context("no memory in /proc")? * 1024;
+        }
+        Ok(bytes)
+    }
+
+    fn settle(mut self) -> Result<Server> {
+        std::thread::sleep(SETTLE);
+        self.idle = self.memory()?;
+        Ok(self)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            // It may have ended by itself.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Our own, built for release, on a data directory of its own.
+pub fn stead() -> Result<Server> {
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--bin", "stead"])
+        .status()?;
+    if !built.success() {
+        bail!("the release build failed");
+    }
+    let directory = directory("stead")?;
+    let target_directory = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
+    let started = Instant::now();
+    let mut process = Command::new(Path::new(&target_directory).join("release/stead"))
+        .args(["up", "--parts", "api", "--data"])
+        .arg(directory.join("data"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("starting stead")?;
+    let lines = BufReader::new(process.stdout.take().context("its output is a pipe")?).lines();
+    let mut lines = lines.map_while(Result::ok);
+    let kubeconfig = lines.find_map(|line| line.strip_prefix("ready ").map(str::to_string));
+    let processes = vec![process];
+    let Some(kubeconfig) = kubeconfig else {
+        bail!("stead ended before it was ready");
+    };
+    let target = from_kubeconfig(&std::fs::read_to_string(&kubeconfig)?)?;
+    wait_until_ready(&target)?;
+    let server = Server {
+        target,
+        ready: started.elapsed(),
+        idle: 0,
+        processes,
+        directory,
+    };
+    server.settle()
+}
+
+/// The real one with a real etcd, both with their defaults of durability.
+pub fn kubernetes() -> Result<Server> {
+    let (etcd, apiserver) = (kubernetes::ensure("etcd")?, kubernetes::ensure("kube-apiserver")?);
+    let directory = directory("kubernetes")?;
+    let [client, peer, secure] = free_ports()?;
+    let key = rcgen::KeyPair::generate()?;
+    std::fs::write(directory.join("service-accounts.key"), key.serialize_pem())?;
+    std::fs::write(directory.join("service-accounts.pub"), key.public_key_pem())?;
+    std::fs::write(directory.join("tokens.csv"), "bench,bench,bench,system:masters\n")?;
+    let log = directory.join("kube-apiserver.log");
+    let url = |port: u16| format!("http://127.0.0.1:{port}");
+    let started = Instant::now();
+    let etcd = Command::new(etcd)
+        .arg("--data-dir")
+        .arg(directory.join("etcd"))
+        .args([
+            "--listen-client-urls",
+            &url(client),
+            "--advertise-client-urls",
+            &url(client),
+        ])
+        .args([
+            "--listen-peer-urls",
+            &url(peer),
+            "--initial-advertise-peer-urls",
+            &url(peer),
+        ])
+        .args([
+            "--initial-cluster",
+            &format!("default={}", url(peer)),
+            "--log-level",
+            "error",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("starting etcd")?;
+    let mut server = Server {
+        target: Target::new(&format!("127.0.0.1:{secure}"), Credentials::Token("bench".to_string()))?,
+        ready: Duration::ZERO,
+        idle: 0,
+        processes: vec![etcd],
+        directory: directory.clone(),
+    };
+    let path = |name: &str| directory.join(name).display().to_string();
+    let apiserver = Command::new(apiserver)
+        .args(["--etcd-servers", &url(client), "--bind-address", "127.0.0.1"])
+        .args([
+            "--secure-port",
+            &secure.to_string(),
+            "--cert-dir",
+            &path("certificates"),
+        ])
+        .args([
+            "--token-auth-file",
+            &path("tokens.csv"),
+            "--authorization-mode",
+            "Node,RBAC",
+        ])
+        .args(["--service-account-issuer", "https://kubernetes.default.svc"])
+        .args(["--service-account-key-file", &path("service-accounts.pub")])
+        .args(["--service-account-signing-key-file", &path("service-accounts.key")])
+        .args(["--service-cluster-ip-range", "10.96.0.0/16"])
+        // It refuses loopback for its own Endpoints; nothing connects there.
+        .args(["--advertise-address", "192.0.2.1", "--endpoint-reconciler-type", "none"])
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&log)?)
+        .spawn()
+        .context("starting kube-apiserver")?;
+    server.processes.push(apiserver);
+    if let Err(error) = wait_until_ready(&server.target) {
+        let log = std::fs::read_to_string(&log).unwrap_or_default();
+        let last = log.lines().last().unwrap_or_default().to_string();
+        return Err(error.context(format!("kube-apiserver said: {last}")));
+    }
+    server.ready = started.elapsed();
+    server.settle()
+}
+
+fn wait_until_ready(target: &Target) -> Result<()> {
+    let deadline = Instant::now() + START_LIMIT;
+    loop {
+        let answer = target
+            .connect()
+            .and_then(|mut connection| connection.call("GET", "/readyz", b""));
+        match answer {
+            Ok(answer) if answer.status == 200 => return Ok(()),
+            Ok(_) | Err(_) if Instant::now() < deadline => std::thread::sleep(GLANCE),
+            Ok(answer) => bail!("not ready in time: {}", answer.status),
+            Err(error) => return Err(error.context("not ready in time")),
+        }
+    }
+}
+
+/// Reads the few lines that matter from a kubeconfig of our own making.
+fn from_kubeconfig(text: &str) -> Result<Target> {
+    let value = |name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.trim().trim_start_matches("- ").strip_prefix(name));
+        line.map(|line| line.trim_start_matches(':').trim().trim_matches('"').to_string())
+    };
+    let server = value("server").context("the kubeconfig names no server")?;
+    let address = server.trim_start_matches("https://").trim_end_matches('/').to_string();
+    let credentials = match (
+        value("client-certificate-data"),
+        value("client-key-data"),
+        value("token"),
+    ) {
+        (Some(chain), Some(key), _) => Credentials::Certificate {
+            chain: BASE64_STANDARD.decode(chain)?,
+            key: BASE64_STANDARD.decode(key)?,
+        },
+        (_, _, Some(token)) => Credentials::Token(token),
+        _ => bail!("the kubeconfig holds no credentials"),
+    };
+    Target::new(&address, credentials)
+}
+
+fn free_ports() -> Result<[u16; 3]> {
+    // Held together, so that none is given twice.
+    let held = [bind()?, bind()?, bind()?];
+    let mut ports = [0; 3];
+    for (port, listener) in ports.iter_mut().zip(&held) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}
+
+fn bind() -> Result<TcpListener> {
+    Ok(TcpListener::bind("127.0.0.1:0")?)
+}
+
+/// On the disk of the work tree: the temporary directory is memory on many machines, where fsync costs nothing.
+fn directory(name: &str) -> Result<PathBuf> {
+    let directory = std::env::current_dir()?.join(format!("target/bench/{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    Ok(directory)
+}

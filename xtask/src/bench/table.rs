@@ -1,0 +1,117 @@
+//! The results as a Markdown table, as `docs/benchmarks.md` keeps it.
+
+use super::work::{Plan, Results};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Whether a ratio says how many times less, or how many times more.
+#[derive(Clone, Copy)]
+enum Better {
+    Less,
+    More,
+}
+
+pub fn render(plan: &Plan, ours: &Results, theirs: Option<&Results>) -> String {
+    let mut table = Table {
+        text: "| | stead | kube-apiserver + etcd | ratio |\n|---|---|---|---|\n".to_string(),
+        ours,
+        theirs,
+    };
+    let Plan { objects, pods, .. } = plan;
+    let mib = |bytes: f64| format!("{:.0} MiB", bytes / (1 << 20) as f64);
+    let each = |micros: f64| format!("{micros:.0} us");
+    let ms = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
+    table.row(
+        "processor time for all of the work below",
+        Better::Less,
+        |r| r.processor,
+        |s| format!("{s:.1} s"),
+    );
+    table.row("ready to serve", Better::Less, |r| r.ready.as_secs_f64(), ms);
+    table.row("idle memory", Better::Less, |r| r.idle as f64, mib);
+    let name = format!("creates a second ({objects} ConfigMaps)");
+    table.row(&name, Better::More, |r| r.creates.per_second, |n| format!("{n:.0}"));
+    table.row(
+        "processor time of a create",
+        Better::Less,
+        |r| micros(r.creates.processor_each),
+        each,
+    );
+    table.row(
+        "gets a second",
+        Better::More,
+        |r| r.gets.per_second,
+        |n| format!("{n:.0}"),
+    );
+    table.row(
+        "processor time of a get",
+        Better::Less,
+        |r| micros(r.gets.processor_each),
+        each,
+    );
+    table.row(
+        &format!("list of {pods} pods"),
+        Better::Less,
+        |r| r.list.took.as_secs_f64(),
+        ms,
+    );
+    table.row("bytes of that list", Better::Less, |r| r.list.bytes as f64, mib);
+    table.row("memory spike while listing", Better::Less, |r| r.list.spike as f64, mib);
+    table.row(
+        "updates a second with 100 watchers",
+        Better::More,
+        |r| r.watch.updates_per_second,
+        |n| format!("{n:.0}"),
+    );
+    table.row(
+        "median delay to a watcher",
+        Better::Less,
+        |r| r.watch.median.as_secs_f64(),
+        ms,
+    );
+    table.row(
+        "99th percentile delay to a watcher",
+        Better::Less,
+        |r| r.watch.p99.as_secs_f64(),
+        ms,
+    );
+    let mut text = table.text;
+    if !ours.filled.is_empty() {
+        text.push_str("\n| objects stored | creates a second | processor time of a create |\n|---|---|---|\n");
+        for filled in &ours.filled {
+            let (objects, rate) = (filled.objects, filled.rate);
+            let cost = micros(rate.processor_each);
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "| {objects} | {:.0} | {cost:.0} us |", rate.per_second);
+        }
+    }
+    text
+}
+
+struct Table<'a> {
+    text: String,
+    ours: &'a Results,
+    theirs: Option<&'a Results>,
+}
+
+impl Table<'_> {
+    fn row(&mut self, name: &str, better: Better, value: impl Fn(&Results) -> f64, show: impl Fn(f64) -> String) {
+        let ours = value(self.ours);
+        let (theirs, ratio) = match self.theirs.map(value) {
+            None => ("not measured".to_string(), String::new()),
+            Some(theirs) => {
+                let ratio = match better {
+                    Better::Less => theirs / ours,
+                    Better::More => ours / theirs,
+                };
+                (show(theirs), format!("{ratio:.1} x"))
+            }
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, "| {name} | {} | {theirs} | {ratio} |", show(ours));
+    }
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
