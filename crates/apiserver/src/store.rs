@@ -28,7 +28,7 @@ pub use error::StoreError;
 pub use etcd::{BadAddress, EtcdAddress};
 pub use key::{Key, Prefix};
 pub use open::{Holder, OpenError};
-pub use record::{Draft, MalformedObject, Metadata, Record};
+pub use record::{Draft, Metadata, Record};
 pub use state::History;
 pub use view::View;
 pub use watch::Watch;

@@ -5,6 +5,7 @@ use crate::kubernetes;
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -91,18 +92,15 @@ impl Drop for Server {
     }
 }
 
-/// Our own, built for release, on a data directory of its own.
-pub fn stead() -> Result<Server> {
-    let built = Command::new("cargo")
-        .args(["build", "--release", "--bin", "stead"])
-        .status()?;
-    if !built.success() {
-        bail!("the release build failed");
-    }
+/// Our own, on a data directory of its own.
+pub fn stead(program: Option<PathBuf>) -> Result<Server> {
+    let program = match program {
+        Some(program) => program,
+        None => build()?,
+    };
     let directory = directory("stead")?;
-    let target_directory = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
     let started = Instant::now();
-    let mut process = Command::new(Path::new(&target_directory).join("release/stead"))
+    let mut process = Command::new(program)
         .args(["up", "--parts", "api", "--data"])
         .arg(directory.join("data"))
         .stdout(Stdio::piped())
@@ -126,6 +124,17 @@ pub fn stead() -> Result<Server> {
         directory,
     };
     server.settle()
+}
+
+fn build() -> Result<PathBuf> {
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--bin", "stead"])
+        .status()?;
+    if !built.success() {
+        bail!("the release build failed");
+    }
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
+    Ok(Path::new(&target).join("release/stead"))
 }
 
 /// The real one with a real etcd, both with their defaults of durability.
@@ -222,29 +231,27 @@ fn wait_until_ready(target: &Target) -> Result<()> {
     }
 }
 
-/// Reads the few lines that matter from a kubeconfig of our own making.
+/// The server and the credentials that a kubeconfig of our own making names first.
 fn from_kubeconfig(text: &str) -> Result<Target> {
-    let value = |name: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.trim().trim_start_matches("- ").strip_prefix(name));
-        line.map(|line| line.trim_start_matches(':').trim().trim_matches('"').to_string())
+    let config: Value = serde_saphyr::from_str(text).context("reading the kubeconfig")?;
+    let server = config["clusters"][0]["cluster"]["server"].as_str();
+    let server = server.context("the kubeconfig names no server")?;
+    let address = server.trim_start_matches("https://").trim_end_matches('/');
+    let user = &config["users"][0]["user"];
+    let data = |field: &str| {
+        let text = user[field]
+            .as_str()
+            .with_context(|| format!("no {field} in the kubeconfig"))?;
+        Ok::<_, anyhow::Error>(BASE64_STANDARD.decode(text)?)
     };
-    let server = value("server").context("the kubeconfig names no server")?;
-    let address = server.trim_start_matches("https://").trim_end_matches('/').to_string();
-    let credentials = match (
-        value("client-certificate-data"),
-        value("client-key-data"),
-        value("token"),
-    ) {
-        (Some(chain), Some(key), _) => Credentials::Certificate {
-            chain: BASE64_STANDARD.decode(chain)?,
-            key: BASE64_STANDARD.decode(key)?,
+    let credentials = match user["token"].as_str() {
+        Some(token) => Credentials::Token(token.to_string()),
+        None => Credentials::Certificate {
+            chain: data("client-certificate-data")?,
+            key: data("client-key-data")?,
         },
-        (_, _, Some(token)) => Credentials::Token(token),
-        _ => bail!("the kubeconfig holds no credentials"),
     };
-    Target::new(&address, credentials)
+    Target::new(address, credentials)
 }
 
 fn free_ports() -> Result<[u16; 3]> {

@@ -75,6 +75,15 @@ pub fn render(plan: &Plan, ours: &Results, theirs: Option<&Results>) -> String {
         |r| r.watch.p99.as_secs_f64(),
         ms,
     );
+    if table.theirs.is_some_and(|theirs| theirs.watch.ended > 0) || ours.watch.ended > 0 {
+        let plain = |n: f64| format!("{n:.0}");
+        table.row(
+            "watches ended as too slow",
+            Better::Less,
+            |r| r.watch.ended as f64,
+            plain,
+        );
+    }
     let mut text = table.text;
     if !ours.filled.is_empty() {
         text.push_str("\n| objects stored | creates a second | processor time of a create |\n|---|---|---|\n");
@@ -104,7 +113,12 @@ impl Table<'_> {
                     Better::Less => theirs / ours,
                     Better::More => ours / theirs,
                 };
-                (show(theirs), format!("{ratio:.1} x"))
+                let ratio = if ratio.is_finite() {
+                    format!("{ratio:.1} x")
+                } else {
+                    String::new()
+                };
+                (show(theirs), ratio)
             }
         };
         // Writing to a String cannot fail.

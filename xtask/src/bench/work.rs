@@ -57,8 +57,16 @@ pub struct List {
 
 pub struct Watch {
     pub updates_per_second: f64,
+    /// Watches that the server ended because they were too slow for it.
+    pub ended: usize,
     pub median: Duration,
     pub p99: Duration,
+}
+
+/// What one watcher saw.
+struct Followed {
+    delays: Vec<Duration>,
+    ended: usize,
 }
 
 /// The cost of a write with so many objects stored.
@@ -263,13 +271,17 @@ fn watch(server: &Server, plan: &Plan) -> Result<Watch> {
         }
         let updates_per_second = count as f64 / started.elapsed().as_secs_f64();
         let mut delays = Vec::new();
+        let mut ended = 0;
         for watcher in watchers {
-            delays.extend(watcher.join().map_err(|_| anyhow::anyhow!("a watcher panicked"))??);
+            let followed = watcher.join().map_err(|_| anyhow::anyhow!("a watcher panicked"))??;
+            delays.extend(followed.delays);
+            ended += followed.ended;
         }
         delays.sort();
         let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
         Ok(Watch {
             updates_per_second,
+            ended,
             median: at(0.5),
             p99: at(0.99),
         })
@@ -294,40 +306,49 @@ fn update(target: &Target, started: Instant, epoch: Instant, count: usize, next:
     }
 }
 
-/// One watcher: how long each update took to arrive.
-fn follow(
-    target: &Target,
-    from: &str,
-    epoch: Instant,
-    count: usize,
-    ready: &mpsc::Sender<()>,
-) -> Result<Vec<Duration>> {
-    let mut connection = target.connect()?;
-    let path = format!("/api/v1/namespaces/bench/configmaps?watch=1&resourceVersion={from}");
-    let (status, body) = connection.open("GET", &path, b"")?;
-    if status != 200 {
-        bail!("the watch was answered with {status}");
-    }
-    // Nobody may be left who minds.
-    let _ = ready.send(());
-    let mut delays = Vec::with_capacity(count);
-    let mut lines = BufReader::with_capacity(64 << 10, body);
-    let mut line = String::new();
-    while delays.len() < count {
-        line.clear();
-        if lines.read_line(&mut line)? == 0 {
-            bail!("the watch ended after {} of {count} updates", delays.len());
+/// One watcher: how long each update took to arrive. One that the server ends goes on from where it was, as every
+/// client does.
+fn follow(target: &Target, from: &str, epoch: Instant, count: usize, ready: &mpsc::Sender<()>) -> Result<Followed> {
+    let mut followed = Followed {
+        delays: Vec::with_capacity(count),
+        ended: 0,
+    };
+    let mut from = from.to_string();
+    loop {
+        let mut connection = target.connect()?;
+        let path = format!("/api/v1/namespaces/bench/configmaps?watch=1&resourceVersion={from}");
+        let (status, body) = connection.open("GET", &path, b"")?;
+        if status != 200 {
+            bail!("the watch was answered with {status}");
         }
-        // Searched, not parsed: a hundred parsers would take the processor from what is measured.
-        let Some((_, rest)) = line.split_once("\"sent\":\"") else {
-            continue;
-        };
-        let Some(sent) = rest.split('"').next().and_then(|text| text.parse::<u64>().ok()) else {
-            continue;
-        };
-        delays.push(epoch.elapsed().saturating_sub(Duration::from_nanos(sent)));
+        if followed.ended == 0 {
+            // Nobody may be left who minds.
+            let _ = ready.send(());
+        }
+        let mut lines = BufReader::with_capacity(64 << 10, body);
+        let mut line = String::new();
+        while lines.read_line(&mut line)? > 0 {
+            let Some(version) = field(&line, "resourceVersion") else {
+                bail!("no change: {line}");
+            };
+            from = version.to_string();
+            if let Some(sent) = field(&line, "sent").and_then(|sent| sent.parse().ok()) {
+                let delay = epoch.elapsed().saturating_sub(Duration::from_nanos(sent));
+                followed.delays.push(delay);
+            }
+            if followed.delays.len() == count {
+                return Ok(followed);
+            }
+            line.clear();
+        }
+        followed.ended += 1;
     }
-    Ok(delays)
+}
+
+/// Finds a field. Searched, not parsed: a hundred parsers would take the processor from what is measured.
+fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let start = line.find(&format!("\"{name}\":\""))? + name.len() + 4;
+    line[start..].split('"').next()
 }
 
 fn config_map(name: &str, sent: &str) -> Vec<u8> {

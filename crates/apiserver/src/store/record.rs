@@ -23,11 +23,6 @@ pub struct Draft {
     pub revision_at: usize,
 }
 
-/// A value that cannot be stored: it is no object, or has no `metadata` that is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("only an object with metadata can be stored")]
-pub struct MalformedObject;
-
 /// An object as it was at one revision.
 #[derive(Debug)]
 pub struct Record {
@@ -54,64 +49,35 @@ pub struct Metadata {
 }
 
 impl Draft {
-    /// Encodes an object. A resourceVersion that it carries is left out; the commit sets the real one.
-    pub fn of(object: &Value) -> Result<Draft, MalformedObject> {
-        let Value::Object(fields) = object else {
-            return Err(MalformedObject);
-        };
-        let mut draft = Draft {
-            json: Vec::with_capacity(1024),
-            revision_at: 0,
-        };
-        let mut separator = b'{';
-        for (name, value) in fields {
-            draft.name(separator, name);
-            match value {
-                Value::Object(metadata) if name == "metadata" => draft.metadata(metadata),
-                other => draft.value(other),
+    /// Encodes an object. `kind` and `apiVersion` come first, so that an item of a list, which Kubernetes sends
+    /// without them, is a slice of the stored bytes. A resourceVersion that it carries is left out; the commit
+    /// sets the real one.
+    pub fn of(object: &Value) -> Draft {
+        let empty = Map::new();
+        let top = object.as_object().unwrap_or(&empty);
+        let metadata = top.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+        let mut json = Vec::with_capacity(1024);
+        json.push(b'{');
+        for field in ["kind", "apiVersion"] {
+            if let Some(value) = top.get(field) {
+                entry(&mut json, field, value);
             }
-            separator = b',';
         }
-        draft.json.push(b'}');
-        match draft.revision_at {
-            0 => Err(MalformedObject),
-            _ => Ok(draft),
+        name(&mut json, "metadata");
+        json.extend_from_slice(b"{\"resourceVersion\":\"");
+        let revision_at = json.len();
+        json.push(b'"');
+        for (field, value) in metadata.iter().filter(|(field, _)| *field != "resourceVersion") {
+            entry(&mut json, field, value);
         }
-    }
-
-    /// Writes the metadata with an empty resourceVersion at its place in the order of names.
-    fn metadata(&mut self, metadata: &Map<String, Value>) {
-        const NAME: &str = "resourceVersion";
-        let mut separator = b'{';
-        for (name, value) in metadata.iter().filter(|(name, _)| *name != NAME) {
-            if self.revision_at == 0 && name.as_str() > NAME {
-                self.empty_revision(separator);
-                separator = b',';
+        json.push(b'}');
+        for (field, value) in top {
+            if !matches!(field.as_str(), "kind" | "apiVersion" | "metadata") {
+                entry(&mut json, field, value);
             }
-            self.name(separator, name);
-            self.value(value);
-            separator = b',';
         }
-        if self.revision_at == 0 {
-            self.empty_revision(separator);
-        }
-        self.json.push(b'}');
-    }
-
-    fn empty_revision(&mut self, separator: u8) {
-        self.json.push(separator);
-        self.json.extend_from_slice(b"\"resourceVersion\":\"\"");
-        self.revision_at = self.json.len() - 1;
-    }
-
-    fn name(&mut self, separator: u8, name: &str) {
-        self.json.push(separator);
-        serde_json::to_writer(&mut self.json, name).expect("a string is always encodable, a Vec always writable");
-        self.json.push(b':');
-    }
-
-    fn value(&mut self, value: &Value) {
-        serde_json::to_writer(&mut self.json, value).expect("a Value is always encodable, a Vec always writable");
+        json.push(b'}');
+        Draft { json, revision_at }
     }
 
     /// The finished JSON.
@@ -125,6 +91,19 @@ impl Draft {
         json.shrink_to_fit();
         Bytes::from(json)
     }
+}
+
+fn entry(json: &mut Vec<u8>, field: &str, value: &Value) {
+    name(json, field);
+    serde_json::to_writer(json, value).expect("a Value is always encodable, a Vec always writable");
+}
+
+fn name(json: &mut Vec<u8>, field: &str) {
+    if json.last() != Some(&b'{') {
+        json.push(b',');
+    }
+    serde_json::to_writer(&mut *json, field).expect("a string is always encodable, a Vec always writable");
+    json.push(b':');
 }
 
 impl Record {

@@ -5,56 +5,11 @@
 //! fills it in when the write commits.
 
 use crate::store::Draft;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The object's bytes without a resourceVersion, and where that goes.
 pub fn draft(object: &Value) -> Draft {
-    let empty = Map::new();
-    let top = object.as_object().unwrap_or(&empty);
-    let mut json = Vec::with_capacity(1024);
-    json.push(b'{');
-    for field in ["kind", "apiVersion"] {
-        if let Some(value) = top.get(field) {
-            entry(&mut json, field, value);
-        }
-    }
-    key(&mut json, "metadata");
-    json.extend_from_slice(b"{\"resourceVersion\":\"");
-    let revision_at = json.len();
-    json.push(b'"');
-    let metadata = top.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-    for (field, value) in metadata.iter().filter(|(field, _)| *field != "resourceVersion") {
-        entry(&mut json, field, value);
-    }
-    json.push(b'}');
-    for (field, value) in top {
-        if !matches!(field.as_str(), "kind" | "apiVersion" | "metadata") {
-            entry(&mut json, field, value);
-        }
-    }
-    json.push(b'}');
-    Draft { json, revision_at }
-}
-
-fn entry(json: &mut Vec<u8>, field: &str, value: &Value) {
-    key(json, field);
-    write(json, value);
-}
-
-fn key(json: &mut Vec<u8>, field: &str) {
-    if json.last() != Some(&b'{') {
-        json.push(b',');
-    }
-    match serde_json::to_writer(&mut *json, field) {
-        Ok(()) => json.push(b':'),
-        Err(error) => unreachable!("a string always encodes into memory: {error}"),
-    }
-}
-
-fn write(json: &mut Vec<u8>, value: &Value) {
-    if let Err(error) = serde_json::to_writer(json, value) {
-        unreachable!("a value with string keys always encodes into memory: {error}");
-    }
+    Draft::of(object)
 }
 
 /// Where an item of a list begins in stored bytes: after `kind` and `apiVersion`, and with the brace

@@ -165,10 +165,7 @@ impl Feed {
     /// A delete; with the final state that came with it, or the last one known where somebody else deleted.
     fn deleted(&self, kv: &KeyValue, previous: Option<Arc<Record>>, last: Option<Draft>) -> Option<Event> {
         let previous = previous?;
-        let last = match last {
-            Some(last) => last,
-            None => Draft::of(&previous.value()).ok()?,
-        };
+        let last = last.unwrap_or_else(|| Draft::of(&previous.value()));
         Some(deletion(previous, at(kv.mod_revision), &last, &self.shared.parsed))
     }
 
@@ -192,9 +189,8 @@ impl Feed {
                 present.insert(key);
             }
             for gone in state.all().filter(|record| !present.contains(&*record.key)) {
-                if let Ok(last) = Draft::of(&gone.value()) {
-                    events.push(deletion(gone.clone(), revision, &last, parsed));
-                }
+                let last = Draft::of(&gone.value());
+                events.push(deletion(gone.clone(), revision, &last, parsed));
             }
         }
         events.sort_by_key(|event| event.record.revision);

@@ -134,7 +134,7 @@ mod tests {
         }
         assert_eq!(layout.key(b"/stead/deleted"), None);
         assert_eq!(layout.key(b"/stead/registry/x"), None);
-        let draft = Draft::of(&json!({"metadata": {"name": "x"}})).unwrap();
+        let draft = Draft::of(&json!({"metadata": {"name": "x"}}));
         assert_eq!(decode(&encode(&draft)).unwrap().json, draft.json);
         for nonsense in ["", "\n", "1", "5\n{}", "99\n{}", "1\n\"\"{", "x\n{}"] {
             assert!(decode(nonsense.as_bytes()).is_none(), "{nonsense}");

@@ -20,7 +20,7 @@ async fn connect(address: &EtcdAddress) -> (Store, Arc<Etcd>) {
 
 async fn create(store: &Store, name: &str) -> Arc<Record> {
     let key = Key::new("pods", "n", name);
-    let draft = Draft::of(&json!({"metadata": {"name": name}})).unwrap();
+    let draft = Draft::of(&json!({"metadata": {"name": name}}));
     store.write(Write::Create { key, draft }).await.unwrap()
 }
 

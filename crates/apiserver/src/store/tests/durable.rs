@@ -78,7 +78,7 @@ async fn a_full_disk_is_told_to_the_client_and_nothing_answered_is_lost() {
     let store = open(&disk);
     let kept = create(&store, &pod("n", "kept")).await;
     disk.limit(Some(disk.len_now()));
-    let big = Draft::of(&json!({"metadata": {"name": "big"}, "data": "x".repeat(16 << 20)})).unwrap();
+    let big = Draft::of(&json!({"metadata": {"name": "big"}, "data": "x".repeat(16 << 20)}));
     let key = pod("n", "big");
     let full = store.write(Write::Create { key, draft: big }).await.unwrap_err();
     assert!(matches!(full, StoreError::Full { .. }), "{full}");
