@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
+use stead_apiserver::store::EtcdAddress;
 
 /// Run a cluster in this process, until Ctrl-C
 #[derive(Args)]
@@ -30,8 +31,11 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Keep the cluster in memory only
-    #[arg(long, conflicts_with = "data")]
+    #[arg(long, conflicts_with_all = ["data", "store"])]
     ephemeral: bool,
+    /// Keep objects in etcd, and only credentials in the data directory
+    #[arg(long, value_name = "etcd://HOST:PORT[,HOST:PORT...]")]
+    store: Option<EtcdAddress>,
     /// Where to write the kubeconfig (default: in the cluster's directory)
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,

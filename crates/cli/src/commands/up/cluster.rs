@@ -18,7 +18,7 @@ use stead_apiserver::catalogue::Catalogue;
 use stead_apiserver::environment::Environment;
 use stead_apiserver::gate::Gate;
 use stead_apiserver::server::{ApiServer, Config};
-use stead_apiserver::store::{History, Store};
+use stead_apiserver::store::{EtcdAddress, History, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -93,7 +93,7 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     };
     let pki = credentials(&home.path, life, &bound, &environment)?;
     let audit = audit_log(&arguments)?;
-    let store = open_store(&home.path, life, &environment)?;
+    let store = open_store(&home.path, life, arguments.store.as_ref(), &environment).await?;
     let advertised = bound.socket.local_addr().ok();
     let server = api_server(store, environment.clone(), &pki, advertised).await?;
     let tls = server_config(&pki, environment.clock.clone())?;
@@ -146,11 +146,15 @@ fn audit_log(arguments: &Arguments) -> Result<Option<AuditLog>> {
     Ok(Some(log))
 }
 
-fn open_store(home: &Path, life: Life, environment: &Environment) -> Result<Store> {
+async fn open_store(home: &Path, life: Life, etcd: Option<&EtcdAddress>, environment: &Environment) -> Result<Store> {
     let clock = environment.clock.clone();
-    match life {
-        Life::Ephemeral => Ok(Store::in_memory(clock, History::default())),
-        Life::Durable => Store::open(&home.join("store"), clock, History::default())
+    match (etcd, life) {
+        (Some(address), _) => Store::connect(address, clock, History::default())
+            .await
+            .context("cannot reach the store")
+            .hint("start etcd, or check the addresses in --store"),
+        (None, Life::Ephemeral) => Ok(Store::in_memory(clock, History::default())),
+        (None, Life::Durable) => Store::open(&home.join("store"), clock, History::default())
             .context("cannot open the cluster's store")
             .hint("choose another directory with --data DIR, or use --ephemeral"),
     }

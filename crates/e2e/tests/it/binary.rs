@@ -1,0 +1,222 @@
+//! The `stead` binary and kubectl as child processes.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use stead_test::skip::skipped;
+use stead_test::tools::Tool;
+use tempfile::TempDir;
+
+/// Nothing here takes this long unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The binary: `STEAD_BIN`, else the one built beside this test.
+pub fn stead() -> Option<PathBuf> {
+    let path = match std::env::var_os("STEAD_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let test = std::env::current_exe().expect("this test has a path");
+            let target = test
+                .parent()
+                .and_then(Path::parent)
+                .expect("tests are in target/PROFILE/deps");
+            target.join("stead")
+        }
+    };
+    if !path.exists() {
+        skipped(format_args!(
+            "no stead binary at {}; `cargo build --bin stead` builds it",
+            path.display()
+        ));
+        return None;
+    }
+    Some(path)
+}
+
+/// kubectl: `STEAD_KUBECTL`, else ours, else one on the PATH that is new enough.
+pub fn kubectl() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("STEAD_KUBECTL") {
+        return Some(path.into());
+    }
+    let missing = match Tool::Kubectl.find() {
+        Ok(path) => return Some(path),
+        Err(missing) => missing,
+    };
+    let version = Command::new("kubectl")
+        .args(["version", "--client", "-o", "json"])
+        .output()
+        .ok();
+    let minor = version.and_then(|output| {
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        let minor = json["clientVersion"]["minor"].as_str()?;
+        minor.trim_end_matches('+').parse::<u32>().ok()
+    });
+    if minor.is_some_and(|minor| minor >= 32) {
+        return Some("kubectl".into());
+    }
+    skipped(missing);
+    None
+}
+
+/// A `stead up` that has printed that it is ready.
+pub struct Up {
+    child: Child,
+    lines: Receiver<String>,
+    pub place: TempDir,
+    pub kubeconfig: PathBuf,
+    pub server: String,
+}
+
+impl Up {
+    /// Starts a cluster with these arguments and waits until it serves. `None` without a binary.
+    pub fn start(arguments: &[&str]) -> Option<Up> {
+        Self::start_in(tempfile::tempdir().expect("a directory"), arguments)
+    }
+
+    pub fn start_in(place: TempDir, arguments: &[&str]) -> Option<Up> {
+        let mut child = command(&stead()?, place.path())
+            .args(["up", "--parts", "api", "--output", "json"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let output = child.stdout.take().expect("a pipe");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let line = lines.recv_timeout(PATIENCE).expect("a line when it is ready");
+        let ready: serde_json::Value = serde_json::from_str(&line).expect("one JSON object a line");
+        assert_eq!(ready["event"], "ready");
+        let text = |field: &str| ready[field].as_str().expect("a string").to_string();
+        Some(Up {
+            kubeconfig: text("kubeconfig").into(),
+            server: text("server"),
+            child,
+            lines,
+            place,
+        })
+    }
+
+    /// Sends a signal, and gives the exit code and what else was printed.
+    pub fn stop(mut self, signal: Signal) -> (Option<i32>, Vec<String>, TempDir) {
+        self.signal(signal);
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            match self.child.try_wait().expect("a child") {
+                Some(status) => break status,
+                None if Instant::now() > deadline => panic!("it does not end"),
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let rest = self.lines.iter().collect();
+        let place = std::mem::replace(&mut self.place, tempfile::tempdir().expect("a directory"));
+        (status.code(), rest, place)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().try_into().expect("a process number"));
+        kill(pid, signal).expect("the process is there");
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Runs kubectl against the cluster.
+    pub fn kubectl(&self, arguments: &[&str]) -> Command {
+        let program = kubectl().expect("the story asked for kubectl before");
+        let mut command = command(&program, self.place.path());
+        command.env("KUBECONFIG", &self.kubeconfig).args(arguments);
+        command
+    }
+
+    /// Runs kubectl, which has to succeed, and gives what it printed.
+    #[track_caller]
+    pub fn run(&self, arguments: &[&str]) -> String {
+        succeeded(&mut self.kubectl(arguments))
+    }
+
+    /// Runs kubectl, which has to fail, and gives its complaint.
+    #[track_caller]
+    pub fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.kubectl(arguments).output().expect("kubectl starts");
+        assert!(
+            !output.status.success(),
+            "{arguments:?} should fail: {}",
+            shown(&output)
+        );
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Applies a manifest given as text.
+    #[track_caller]
+    pub fn apply(&self, manifest: &str) -> String {
+        let file = self.file("manifest.yaml", manifest);
+        self.run(&["apply", "-f", &file])
+    }
+
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = self.place.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program that sees nothing of the user's own files.
+pub fn command(program: &Path, home: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("HOME", home)
+        .env("XDG_DATA_HOME", home.join("share"))
+        .env("XDG_RUNTIME_DIR", home)
+        .env_remove("KUBECONFIG");
+    command
+}
+
+#[track_caller]
+pub fn succeeded(command: &mut Command) -> String {
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{command:?}: {}", shown(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn shown(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
+}
+
+/// Reads lines from a child's pipe until one satisfies.
+pub fn line_that(reader: &mut impl BufRead, wanted: impl Fn(&str) -> bool) -> Option<String> {
+    let mut line = String::new();
+    while reader.read_line(&mut line).ok()? > 0 {
+        if wanted(&line) {
+            return Some(line);
+        }
+        line.clear();
+    }
+    None
+}
+
+/// Everything that is left in a pipe.
+pub fn rest(mut reader: impl Read) -> String {
+    let mut text = String::new();
+    let _ = reader.read_to_string(&mut text);
+    text
+}

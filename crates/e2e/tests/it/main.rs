@@ -1,0 +1,5 @@
+//! Stories on a running cluster: the `stead` binary as its users run it.
+
+mod binary;
+mod kubectl;
+mod up;
