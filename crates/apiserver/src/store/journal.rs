@@ -30,7 +30,7 @@ const OUR_LAYOUT: u64 = 1;
 const CACHE_BYTES: usize = 8 << 20;
 
 /// Bytes before the names in an entry: kind, revision of the create, and three lengths.
-const HEADER: usize = 1 + 8 + 3 * 2;
+const HEADER: usize = 1 + 8 + 3 * 4;
 
 pub(super) struct Redb {
     database: Database,
@@ -180,8 +180,8 @@ fn encode(log: &mut redb::Table<'_, u64, &[u8]>, event: &Event) -> Result<(), re
     }]);
     put(&created.0.to_le_bytes());
     for name in names {
-        // Names are far shorter than this, since the server refuses longer ones before they get here.
-        put(&u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes());
+        // Some kinds do not bound their names, but the size of a request does, far below this.
+        put(&u32::try_from(name.len()).unwrap_or(u32::MAX).to_le_bytes());
     }
     for name in names {
         put(name.as_bytes());
@@ -200,15 +200,15 @@ fn decode(revision: Revision, entry: &[u8], parsed: &Arc<Parsed>) -> Option<(Eve
     };
     let created = Revision(u64::from_le_bytes(header[1..9].try_into().ok()?));
     let mut name = |at: usize| {
-        let length = u16::from_le_bytes([header[at], header[at + 1]]);
-        let (name, behind) = rest.split_at_checked(length.into())?;
+        let length = u32::from_le_bytes(header[at..at + 4].try_into().ok()?);
+        let (name, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
         rest = behind;
         Some(std::str::from_utf8(name).ok()?.to_string())
     };
     let key = Key {
         resource: name(9)?,
-        namespace: name(11)?,
-        name: name(13)?,
+        namespace: name(13)?,
+        name: name(17)?,
     };
     let json = Bytes::copy_from_slice(rest);
     Some((

@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use super::watchers::Slot;
-use super::{Event, Key, Prefix, Record, Revision, Visit};
+use super::{Event, EventKind, Key, Prefix, Record, Revision, Visit};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct History {
 /// The most old changes that one batch of new ones pays for, so that no write waits for a long clean-up.
 const FORGET_AT_ONCE: usize = 256;
 
-/// What a retained change costs besides the JSON of the version it replaced.
+/// What a retained change costs besides the JSON that is only kept for it.
 const CHANGE_OVERHEAD: usize = 256;
 
 pub(super) struct State {
@@ -131,8 +131,12 @@ impl State {
     pub(super) fn apply(&mut self, event: Arc<Event>, at: Timestamp, wake: &mut Vec<Arc<Slot>>) {
         let key = event.record.key.clone();
         let revision = event.record.revision;
-        let kept_for_the_past = event.previous.as_ref().map_or(0, |previous| previous.json.len());
-        let cost = CHANGE_OVERHEAD + kept_for_the_past;
+        let replaced = event.previous.as_ref().map_or(0, |previous| previous.json.len());
+        let last_state = match event.kind {
+            EventKind::Deleted => event.record.json.len(),
+            EventKind::Added | EventKind::Modified => 0,
+        };
+        let cost = CHANGE_OVERHEAD + replaced + last_state;
         let path = key.path();
         self.table_for(&key.resource).apply(&path, event);
         let (resource, table) = self
