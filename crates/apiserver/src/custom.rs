@@ -19,7 +19,7 @@ mod structural;
 pub use check::{create_errors as definition_errors, update_errors as definition_update_errors};
 pub use cleanup::{begin as begin_cleanup, instance_gone};
 pub use definition::{Definition, definitions};
-pub use object::{create_errors, default, is_current, prune, update_errors};
+pub use object::{create_errors, default, is_current, mistyped_metadata, prune, update_errors};
 pub use status::{prepare_create, prepare_update};
 
 /// The group of the definitions themselves.

@@ -12,6 +12,7 @@ use stead_machinery::schema::Schemas;
 pub fn create_errors(definition: &Value) -> Vec<FieldError> {
     let mut errors = name_errors(definition);
     errors.extend(spec_errors(&definition["spec"]));
+    errors.extend(stored_version_errors(definition));
     errors
 }
 
@@ -106,6 +107,7 @@ fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
             ),
         }
     }
+    selectable_errors(versions, errors);
     let names: Vec<&Value> = versions.iter().map(|version| &version["name"]).collect();
     if names
         .iter()
@@ -118,6 +120,35 @@ fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", spec["versions"].clone(), detail));
+    }
+}
+
+/// Selectable fields are scalars that the schema names.
+fn selectable_errors(versions: &[Value], errors: &mut Vec<FieldError>) {
+    let alike = versions
+        .iter()
+        .all(|version| version["selectableFields"] == versions[0]["selectableFields"]);
+    for (index, version) in versions.iter().enumerate().filter(|(index, _)| *index == 0 || !alike) {
+        let at = if alike {
+            "spec".to_string()
+        } else {
+            format!("spec.versions[{index}]")
+        };
+        let fields = version["selectableFields"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        for (place, field) in fields.iter().enumerate() {
+            let path = field["jsonPath"].as_str().unwrap_or_default();
+            let steps = path.trim_start_matches('.').split('.');
+            let schema = &version["schema"]["openAPIV3Schema"];
+            let found = steps.fold(schema, |schema, step| &schema["properties"][step]);
+            if !matches!(found["type"].as_str(), Some("string" | "integer" | "boolean")) {
+                let at = format!("{at}.selectableFields[{place}].jsonPath");
+                let detail = "is an invalid path: does not refer to a valid field";
+                errors.push(FieldError::invalid(at, path, detail));
+            }
+        }
     }
 }
 
@@ -204,6 +235,10 @@ fn stored_version_errors(definition: &Value) -> Vec<FieldError> {
         .map(Vec::as_slice)
         .unwrap_or_default();
     let stored = strings(&definition["status"]["storedVersions"]);
+    if stored.is_empty() {
+        let detail = "must have at least one stored version";
+        return vec![FieldError::invalid("status.storedVersions", Value::Null, detail)];
+    }
     let missing = stored
         .iter()
         .enumerate()

@@ -1,10 +1,10 @@
 //! What is done with each custom object: pruned, filled in, checked.
 
-use crate::catalogue::{Origin, Resource};
+use crate::catalogue::{Origin, Resource, built_in};
 use crate::store::Record;
 use crate::verbs::Call;
 use serde_json::Value;
-use stead_machinery::field::FieldError;
+use stead_machinery::field::{FieldError, FieldErrorKind};
 use stead_machinery::validate::{unique_items, validate};
 use stead_machinery::{schema::SchemaRef, walk};
 
@@ -21,6 +21,15 @@ pub fn prune(resource: &Resource, object: &mut Value) -> Vec<String> {
         .into_iter()
         .map(|path| format!("unknown field {path:?}"))
         .collect()
+}
+
+/// A value of the wrong type in the metadata, which is the same for every kind and read before the rest.
+pub fn mistyped_metadata(resource: &Resource, object: &Value) -> Option<String> {
+    if resource.origin_is_built_in() {
+        return None;
+    }
+    let schema = built_in::schemas().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
+    walk::mistyped(object.get("metadata")?, schema).map(|found| found.to_string())
 }
 
 /// Whether stored bytes are what a reader gets: nothing would be filled in or converted.
@@ -55,13 +64,36 @@ fn errors(call: &Call, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let schema = call.resource.schema();
     let mut errors = validate(new, old, schema);
     errors.extend(repeated(new, old, schema));
-    // A value of the wrong type would only make the rules fail in other words.
-    if let (Some(rules), true) = (&kind.rules, errors.is_empty()) {
-        let verdict = rules.validate(new, old);
-        verdict.warnings.into_iter().for_each(|warning| call.warn(warning));
-        errors.extend(verdict.errors);
+    let Some(rules) = &kind.rules else {
+        return errors;
+    };
+    if errors.iter().any(|error| blocks_rules(error.kind)) {
+        let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        errors.push(FieldError::invalid("<nil>", Value::Null, detail));
+        return errors;
     }
+    let verdict = rules.validate(new, old);
+    verdict.warnings.into_iter().for_each(|warning| call.warn(warning));
+    errors.extend(verdict.errors);
     errors
+}
+
+/// Errors after which rules would only fail in other words, or cost without bound.
+fn blocks_rules(kind: FieldErrorKind) -> bool {
+    match kind {
+        FieldErrorKind::NotSupported
+        | FieldErrorKind::Required
+        | FieldErrorKind::TooLong
+        | FieldErrorKind::TooMany
+        | FieldErrorKind::TypeInvalid => true,
+        FieldErrorKind::NotFound
+        | FieldErrorKind::Duplicate
+        | FieldErrorKind::DuplicateUnshown
+        | FieldErrorKind::InvalidUnshown
+        | FieldErrorKind::Invalid
+        | FieldErrorKind::Forbidden
+        | FieldErrorKind::Internal => false,
+    }
 }
 
 /// Lists that were ambiguous before may stay so.

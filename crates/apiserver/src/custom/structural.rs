@@ -175,6 +175,17 @@ impl Check {
                 let detail = "entries must all be names of item properties";
                 self.errors.push(FieldError::invalid(path, name, detail));
             }
+            let items = &schema["items"];
+            let required = items["required"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|required| required == name);
+            if property.is_some_and(|property| property.get("default").is_none()) && !required {
+                let path = format!("{at}.items.properties[{name}].default");
+                let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+                self.errors.push(FieldError::required(path, detail));
+            }
         }
     }
 

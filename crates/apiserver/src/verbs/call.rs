@@ -194,6 +194,9 @@ impl Call {
         let Decoded { mut value, mut strict } = decoded;
         self.check_kind(&mut value, group, version, kind, &bytes)?;
         if schema.is_none() {
+            if let Some(why) = crate::custom::mistyped_metadata(&self.resource, &value) {
+                return Err(self.decode_failed(&bytes, version, kind, decode::DecodeError::Type(why)));
+            }
             strict.extend(crate::custom::prune(&self.resource, &mut value));
         }
         self.heed(validation, version, kind, strict)?;

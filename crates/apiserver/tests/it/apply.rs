@@ -142,3 +142,30 @@ async fn what_cannot_be_applied_is_refused_in_kubernetes_words() {
         "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
     );
 }
+
+/// Objects, and the field sets that the real kube-apiserver 1.36.4 gives to who creates and who applies them.
+const RECORDED: &str = include_str!("recorded/managed_fields.json");
+
+#[tokio::test]
+async fn the_field_sets_of_built_in_kinds_are_those_of_the_real_server() {
+    let api = Api::start().await;
+    let recorded: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
+    for case in recorded {
+        let (path, object) = (case["path"].as_str().unwrap(), case["object"].to_string());
+        let created = api.call("POST", path, "application/json", object.clone()).await.ok();
+        assert_eq!(
+            created["metadata"]["managedFields"][0]["fieldsV1"], case["created"],
+            "created at {path}"
+        );
+        let path = format!("{path}/{}?force=true", created["metadata"]["name"].as_str().unwrap());
+        let path = format!("{path}&fieldManager=m");
+        let applied = api
+            .call("PATCH", &path, "application/apply-patch+yaml", object)
+            .await
+            .ok();
+        assert_eq!(
+            applied["metadata"]["managedFields"][0]["fieldsV1"], case["applied"],
+            "applied at {path}"
+        );
+    }
+}

@@ -130,7 +130,7 @@ async fn objects_are_pruned_checked_and_selected() {
     sent["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     api.call("PUT", &path, "application/json", sent.to_string()).await.fails(
         422, "Invalid",
-        "Widget.example.com \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update",
+        "widgets.example.com \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update",
     );
 }
 
@@ -264,6 +264,18 @@ async fn rules_in_cel_hold_for_every_write() {
             "Invalid",
             "Widget.example.com \"a\" is invalid: spec: Invalid value: too many for its size",
         );
+    post(&api, WIDGETS, &widget("a", json!({"size": "x"}))).await.fails(
+        422,
+        "Invalid",
+        "Widget.example.com \"a\" is invalid: [spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\", <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation]",
+    );
+    let mut labelled = widget("a", json!({"size": 3}));
+    labelled["metadata"]["labels"] = json!({"a": 5});
+    post(&api, WIDGETS, &labelled).await.fails(
+        400,
+        "BadRequest",
+        "Widget in version \"v1\" cannot be handled as a Widget: json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
+    );
     post(&api, WIDGETS, &widget("a", json!({"size": 3}))).await.ok();
     let path = format!("{WIDGETS}/a");
     let patch = |size: i64| json!({"spec": {"size": size}}).to_string();
@@ -287,7 +299,7 @@ async fn a_definition_that_is_not_structural_is_refused_in_kubernetes_words() {
     );
     post(&api, DEFINITIONS, &untyped).await.fails(
         422, "Invalid",
-        "CustomResourceDefinition.apiextensions.k8s.io \"widgets.example.com\" is invalid: [spec.validation.openAPIV3Schema.properties[spec].properties[b].anyOf[0].type: Forbidden: must be empty to be structural, spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields]",
+        "CustomResourceDefinition.apiextensions.k8s.io \"widgets.example.com\" is invalid: [spec.validation.openAPIV3Schema.properties[spec].properties[b].anyOf[0].type: Forbidden: must be empty to be structural, spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields, spec.selectableFields[0].jsonPath: Invalid value: \".spec.color\": is an invalid path: does not refer to a valid field]",
     );
     let mut named = definition(sizes());
     named["metadata"]["name"] = json!("things.example.com");

@@ -77,7 +77,10 @@ fn find(
             fields.iter().find_map(|(name, value)| {
                 let below = schema.field(name)?;
                 let length = path.len();
-                push_field(path, name);
+                // The decoder knows where it is by fields of structs only; keys of maps are not on its path.
+                if object.properties.contains_key(name.as_str()) {
+                    push_field(path, name);
+                }
                 let found = find(value, below, named, path, depth - 1);
                 path.truncate(length);
                 found
