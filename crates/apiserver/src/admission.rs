@@ -1,9 +1,45 @@
 //! Admission: what may change or refuse a write after authorisation and before the store.
 
+mod chain;
+mod defaults;
+mod expressions;
+mod limits;
+mod matching;
+mod nodes;
+mod pod_security;
+mod pods;
+mod policies;
+mod priorities;
+mod quota;
+mod service_accounts;
+mod storage;
+mod views;
+mod webhooks;
+
+pub use chain::{mutate, validate};
+pub use policies::check as policy_errors;
+pub use views::Views;
+
 use crate::auth::User;
 use crate::catalogue::Resource;
 use serde_json::Value;
 use std::sync::Arc;
+
+/// What a server can choose about admission.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Settings {
+    pub service_accounts: ServiceAccounts,
+}
+
+/// Whether a pod needs its service account to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ServiceAccounts {
+    /// As in a cluster, whose controllers make a default account in every namespace.
+    Required,
+    /// For a server without controllers: a pod of an account that is not there runs without a token.
+    #[default]
+    WhenPresent,
+}
 
 /// The four operations that admission sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

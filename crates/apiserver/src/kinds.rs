@@ -14,7 +14,7 @@ mod eviction;
 pub mod fields;
 mod job;
 pub mod names;
-mod namespace;
+pub mod namespace;
 mod pod;
 mod scale;
 pub mod service;

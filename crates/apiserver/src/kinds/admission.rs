@@ -1,73 +1,41 @@
-//! Admission that belongs to the API itself and that every cluster has.
-//!
-//! A namespace that is missing or going takes no new objects; pods get their tolerations, claims their
-//! protection, and new nodes the taint that keeps pods away until they are ready.
+//! Admission of what is special to built-in kinds: policies must have expressions that can be read.
 
-use super::{id, namespace};
-use crate::admission::{Operation, Review};
-use crate::error::Result;
-use crate::verbs::{Call, object};
-use serde_json::{Value, json};
-
-/// Seconds that a pod stays on a node that is not ready or cannot be reached.
-const TOLERATION_SECONDS: i64 = 300;
+use crate::admission::{self, Operation, Review};
+use crate::error::{ApiError, Result};
+use crate::verbs::Call;
 
 pub async fn mutate(call: &Call, review: &mut Review) -> Result<()> {
-    namespace::lifecycle(call, review).await?;
-    if review.operation != Operation::Create || !review.subresource.is_empty() {
-        return Ok(());
-    }
-    let Some(object) = &mut review.object else {
+    admission::mutate(call, review).await
+}
+
+pub async fn validate(call: &Call, review: &mut Review) -> Result<()> {
+    policy_expressions(review)?;
+    admission::validate(call, review).await
+}
+
+fn policy_expressions(review: &Review) -> Result<()> {
+    let resource = &review.resource;
+    let is_policy = resource.group == "admissionregistration.k8s.io"
+        && matches!(
+            resource.plural.as_str(),
+            "validatingadmissionpolicies" | "mutatingadmissionpolicies"
+        );
+    let writes = matches!(review.operation, Operation::Create | Operation::Update) && review.subresource.is_empty();
+    let Some(policy) = review.object.as_ref().filter(|_| is_policy && writes) else {
         return Ok(());
     };
-    match id(&call.resource) {
-        ("", "pods") => tolerate(object),
-        ("", "persistentvolumeclaims") => protect(object, "kubernetes.io/pvc-protection"),
-        ("", "persistentvolumes") => protect(object, "kubernetes.io/pv-protection"),
-        ("", "nodes") => taint(object),
-        _ => {}
+    // An expression that was accepted once does not make a later update fail.
+    if review.old.as_ref().is_some_and(|old| old["spec"] == policy["spec"]) {
+        return Ok(());
     }
-    Ok(())
-}
-
-pub async fn validate(_call: &Call, _review: &mut Review) -> Result<()> {
-    Ok(())
-}
-
-fn tolerate(pod: &mut Value) {
-    let spec = object::map_mut(pod, "spec");
-    let slot = spec.entry("tolerations").or_insert_with(|| json!([]));
-    let Value::Array(tolerations) = slot else { return };
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let tolerated = tolerations.iter().any(|known| {
-            (known["key"] == key || known["key"].as_str().unwrap_or_default().is_empty())
-                && matches!(known["effect"].as_str(), None | Some("" | "NoExecute"))
-        });
-        if !tolerated {
-            tolerations.push(json!({
-                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS,
-            }));
-        }
+    let errors = admission::policy_errors(policy);
+    if errors.is_empty() {
+        return Ok(());
     }
-}
-
-fn protect(object: &mut Value, finalizer: &str) {
-    let mut finalizers = object::finalizers(object);
-    if !finalizers.iter().any(|known| known == finalizer) {
-        finalizers.push(finalizer.to_string());
-        object::set_finalizers(object, &finalizers);
-    }
-}
-
-fn taint(node: &mut Value) {
-    const KEY: &str = "node.kubernetes.io/not-ready";
-    let spec = object::map_mut(node, "spec");
-    let slot = spec.entry("taints").or_insert_with(|| json!([]));
-    let Value::Array(taints) = slot else { return };
-    if !taints
-        .iter()
-        .any(|known| known["key"] == KEY && known["effect"] == "NoSchedule")
-    {
-        taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
-    }
+    Err(ApiError::invalid(
+        &resource.group,
+        &resource.kind,
+        &review.name,
+        &errors,
+    ))
 }

@@ -2,6 +2,7 @@
 
 use super::limits::{InFlight, Limits};
 use super::metrics::Metrics;
+use crate::admission;
 use crate::auth::Auth;
 use crate::catalogue::Catalogue;
 use crate::custom::{Definition, definitions};
@@ -29,6 +30,7 @@ pub struct Config {
     pub auth: Option<Auth>,
     /// How the server presents itself to kubelets; without it, it speaks plain HTTP with them.
     pub kubelet: Option<Arc<rustls::ClientConfig>>,
+    pub admission: admission::Settings,
 }
 
 /// Addresses and ports of the cluster.
@@ -53,6 +55,9 @@ pub struct Shared {
     pub network: Network,
     pub auth: Auth,
     pub(crate) kubelet: Option<Arc<rustls::ClientConfig>>,
+    /// What admission reads of the cluster.
+    pub admission: Arc<admission::Views>,
+    pub settings: admission::Settings,
     pub(super) in_flight: InFlight,
     pub(crate) metrics: Metrics,
 }
@@ -88,6 +93,7 @@ impl Config {
             advertised: None,
             auth: None,
             kubelet: None,
+            admission: admission::Settings::default(),
         }
     }
 }
@@ -101,6 +107,8 @@ impl Shared {
             auth,
             in_flight: InFlight::new(&config.limits),
             metrics: Metrics::new(config.environment.clock.now()),
+            admission: Arc::new(admission::Views::new(&config.store)),
+            settings: config.admission,
             store: config.store,
             environment: config.environment,
             published: ArcSwap::from_pointee(Published::new(Arc::new(config.catalogue.clone()), Revision(0))),

@@ -1,6 +1,8 @@
 //! Stories of the API server, told through its requests.
 
 #[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod apply;
@@ -18,3 +20,5 @@ mod services;
 mod subresources;
 #[cfg(test)]
 mod watching;
+#[cfg(test)]
+mod webhooks;

@@ -1,0 +1,94 @@
+//! What mutating policies change.
+
+use super::checks::{FailurePolicy, Mutation, MutationKind};
+use super::validate::{denied, matches};
+use super::{Binding, Policy, meant, params};
+use crate::admission::Review;
+use crate::admission::expressions::{self, Inputs};
+use crate::admission::views::Phase;
+use crate::error::Result;
+use crate::verbs::Call;
+use serde_json::Value as Json;
+use stead_cel::value::to_json;
+use stead_cel::{Budget, Value};
+use stead_machinery::patch;
+
+/// Lets the policies change the object in the order of their names; those that want to see later changes run once
+/// more when there were any.
+pub async fn mutate(call: &Call, review: &mut Review) -> Result<()> {
+    let policies = meant(call, review, Phase::Mutating);
+    if policies.is_empty() || review.object.is_none() {
+        return Ok(());
+    }
+    let mut seen = Vec::new();
+    for (policy, bindings) in &policies {
+        for binding in bindings {
+            apply(call, review, policy, binding).await?;
+        }
+        seen.push(review.object.clone());
+    }
+    for ((policy, bindings), before) in policies.iter().zip(seen) {
+        if policy.reinvocation && review.object != before {
+            for binding in bindings {
+                apply(call, review, policy, binding).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn apply(call: &Call, review: &mut Review, policy: &Policy, binding: &Binding) -> Result<()> {
+    match try_apply(call, review, policy, binding).await {
+        Ok(()) => Ok(()),
+        Err(_) if policy.failure == FailurePolicy::Ignore => Ok(()),
+        Err(why) => {
+            let message = format!(
+                "policy '{}' with binding '{}' denied request: {why}",
+                policy.name, binding.name
+            );
+            Err(denied(review, message, "Invalid"))
+        }
+    }
+}
+
+async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &Binding) -> Result<(), String> {
+    if let Some(why) = &policy.broken {
+        return Err(why.clone());
+    }
+    for param in params::collect(call, review, policy, binding).await? {
+        for mutation in &policy.mutations {
+            let inputs = Inputs::new(call, review, param.as_ref());
+            if !matches(policy, &inputs)? {
+                break;
+            }
+            let patch = evaluate(policy, mutation, &inputs)?;
+            let Some(object) = review.object.as_mut() else {
+                return Ok(());
+            };
+            match mutation.kind {
+                MutationKind::JsonPatch => patch::json::apply(object, &patch).map_err(|error| error.to_string())?,
+                MutationKind::Apply => {
+                    let merged = merge(call, object, &patch)?;
+                    *object = merged;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn evaluate(policy: &Policy, mutation: &Mutation, inputs: &Inputs) -> Result<Json, String> {
+    let program = mutation.program.as_ref().map_err(Clone::clone)?;
+    let mut spent = 0;
+    let (values, failed) = expressions::with_variables(inputs.values(), &policy.variables, &mut spent);
+    let made: Value<'_> = expressions::evaluate(program, &values, &failed, &mut spent, Budget::PER_OBJECT)
+        .map_err(|error| error.to_string())?;
+    to_json(&made).ok_or_else(|| "the expression made a value that no object can hold".to_string())
+}
+
+/// Merges an apply configuration into the object along its schema.
+fn merge(call: &Call, object: &Json, patch: &Json) -> Result<Json, String> {
+    let mut merged = object.clone();
+    patch::strategic::apply(&mut merged, patch.clone(), call.resource.schema()).map_err(|error| error.to_string())?;
+    Ok(merged)
+}

@@ -1,0 +1,135 @@
+//! Webhooks as they are stored.
+
+use crate::admission::Review;
+use crate::admission::expressions::{self, Constructs, Inputs};
+use crate::admission::matching::Matcher;
+use crate::store::Record;
+use crate::verbs::Call;
+use base64::Engine;
+use serde_json::Value;
+use std::time::Duration;
+use stead_cel::{Budget, Program};
+
+const DEFAULT_TIMEOUT: u64 = 10;
+
+/// One webhook of a configuration.
+#[derive(Debug)]
+pub struct Webhook {
+    pub name: String,
+    pub matcher: Matcher,
+    pub failure: FailurePolicy,
+    pub side_effects: SideEffects,
+    pub reinvocation: bool,
+    pub timeout: Duration,
+    pub destination: Destination,
+    /// Certificates in PEM that may sign the webhook's own.
+    pub authorities: Vec<u8>,
+    pub accepts_v1: bool,
+    conditions: Vec<(String, Result<Program, String>)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailurePolicy {
+    Fail,
+    Ignore,
+}
+
+/// Whether asking changes anything, so that a dry run must not ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SideEffects {
+    None,
+    Some,
+}
+
+/// Where the webhook is.
+#[derive(Debug, Clone)]
+pub enum Destination {
+    Url(String),
+    Service {
+        namespace: String,
+        name: String,
+        port: u16,
+        path: String,
+    },
+}
+
+impl Webhook {
+    /// All webhooks of a configuration.
+    pub fn all(record: &Record) -> Option<Vec<Webhook>> {
+        let value = record.value();
+        let webhooks = value["webhooks"].as_array()?;
+        Some(webhooks.iter().map(Webhook::of).collect())
+    }
+
+    fn of(value: &Value) -> Webhook {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let config = &value["clientConfig"];
+        let service = &config["service"];
+        let destination = match config["url"].as_str() {
+            Some(url) => Destination::Url(url.to_string()),
+            None => Destination::Service {
+                namespace: text(&service["namespace"]),
+                name: text(&service["name"]),
+                port: service["port"]
+                    .as_u64()
+                    .and_then(|port| u16::try_from(port).ok())
+                    .unwrap_or(443),
+                path: text(&service["path"]),
+            },
+        };
+        let env = expressions::environment(&[], Constructs::Nothing);
+        let conditions = value["matchConditions"].as_array().into_iter().flatten();
+        Webhook {
+            name: text(&value["name"]),
+            matcher: Matcher::of_webhook(value),
+            failure: match value["failurePolicy"].as_str() {
+                Some("Ignore") => FailurePolicy::Ignore,
+                _ => FailurePolicy::Fail,
+            },
+            side_effects: match value["sideEffects"].as_str() {
+                Some("None" | "NoneOnDryRun") => SideEffects::None,
+                _ => SideEffects::Some,
+            },
+            reinvocation: value["reinvocationPolicy"] == "IfNeeded",
+            timeout: Duration::from_secs(value["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIMEOUT).clamp(1, 30)),
+            destination,
+            authorities: base64::engine::general_purpose::STANDARD
+                .decode(text(&config["caBundle"]))
+                .unwrap_or_default(),
+            accepts_v1: value["admissionReviewVersions"]
+                .as_array()
+                .is_none_or(|versions| versions.iter().any(|version| version == "v1")),
+            conditions: conditions
+                .map(|condition| {
+                    let program = expressions::program(&text(&condition["expression"]), &env);
+                    (text(&condition["name"]), program)
+                })
+                .collect(),
+        }
+    }
+
+    /// Whether all match conditions hold.
+    pub fn conditions_hold(&self, call: &Call, review: &Review) -> Result<bool, String> {
+        if self.conditions.is_empty() {
+            return Ok(true);
+        }
+        let inputs = Inputs::new(call, review, None);
+        let values = inputs.values();
+        let mut spent = 0;
+        let mut problem = None;
+        for (name, program) in &self.conditions {
+            let outcome = match program {
+                Ok(program) => expressions::evaluate(program, &values, &[], &mut spent, Budget::MATCH_CONDITIONS)
+                    .map_err(|error| error.to_string()),
+                Err(why) => Err(why.clone()),
+            };
+            match outcome {
+                Ok(stead_cel::Value::Bool(true)) => {}
+                // One that does not hold decides, even if others fail.
+                Ok(_) => return Ok(false),
+                Err(why) => problem = Some(format!("expression of match condition '{name}' failed: {why}")),
+            }
+        }
+        problem.map_or(Ok(true), Err)
+    }
+}

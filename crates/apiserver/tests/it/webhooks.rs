@@ -1,0 +1,251 @@
+//! Stories of webhooks, with a real one behind TLS.
+
+use super::api::Api;
+use base64::Engine;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const BASE: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// What the webhook answers to a request; `uid` is filled in.
+type Respond = fn(&Value) -> Value;
+
+struct Hook {
+    url: String,
+    authorities: String,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Hook {
+    async fn serve(respond: Respond) -> Hook {
+        let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let names = vec!["127.0.0.1".to_string(), "hook.default.svc".to_string()];
+        let certificate = CertificateParams::new(names)
+            .unwrap()
+            .signed_by(&key, &authority)
+            .unwrap();
+        let private = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], private.into())
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, counter) = (acceptor.clone(), counter.clone());
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else {
+                        return;
+                    };
+                    let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+                        let counter = counter.clone();
+                        async move {
+                            counter.fetch_add(1, Ordering::SeqCst);
+                            let body = request.into_body().collect().await.unwrap().to_bytes();
+                            let review: Value = serde_json::from_slice(&body).unwrap();
+                            let mut response = respond(&review["request"]);
+                            response["uid"] = review["request"]["uid"].clone();
+                            let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+                            Ok::<_, std::convert::Infallible>(http::Response::new(Full::new(Bytes::from(
+                                answer.to_string(),
+                            ))))
+                        }
+                    });
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        Hook {
+            url: format!("https://127.0.0.1:{port}/ask"),
+            authorities: base64::engine::general_purpose::STANDARD.encode(authority.pem()),
+            asked,
+        }
+    }
+
+    fn configuration(&self, name: &str) -> Value {
+        json!({"metadata": {"name": name}, "webhooks": [{
+            "name": format!("{name}.stead.dev"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": self.url, "caBundle": self.authorities},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+        }]})
+    }
+}
+
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"k": "v"}})
+}
+
+fn patch(operations: Value) -> String {
+    base64::engine::general_purpose::STANDARD.encode(operations.to_string())
+}
+
+#[tokio::test]
+async fn a_validating_webhook_denies_with_its_own_words() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|request| match request["name"] == "bad" {
+        true => json!({"allowed": false, "status": {"code": 403, "message": "no bad names"}, "warnings": ["careful"]}),
+        false => json!({"allowed": true}),
+    })
+    .await;
+    let mut configuration = hook.configuration("names");
+    configuration["webhooks"][0]["matchConditions"] =
+        json!([{"name": "asked", "expression": "object.metadata.name != 'skipped'"}]);
+    api.post(&format!("{BASE}/validatingwebhookconfigurations"), configuration)
+        .await
+        .ok();
+    api.post(MAPS, map("good")).await.ok();
+    api.post(MAPS, map("skipped")).await.ok();
+    assert_eq!(hook.asked.load(Ordering::SeqCst), 1);
+    let refused = api.post(MAPS, map("bad")).await;
+    let (code, _, message) = refused.failure();
+    assert_eq!(code, 403);
+    assert_eq!(
+        message,
+        "admission webhook \"names.stead.dev\" denied the request: no bad names"
+    );
+    assert!(refused.headers.get("warning").is_some());
+}
+
+#[tokio::test]
+async fn mutating_webhooks_patch_one_after_the_other_and_again_when_needed() {
+    let api = Api::start().await;
+    let first = Hook::serve(|request| {
+        let seen = request["object"]["data"]
+            .as_object()
+            .map_or(0, serde_json::Map::len)
+            .to_string();
+        let operations = json!([{"op": "add", "path": "/data/first", "value": seen}]);
+        json!({"allowed": true, "patchType": "JSONPatch", "patch": patch(operations)})
+    })
+    .await;
+    let second = Hook::serve(|_| {
+        let operations = json!([{"op": "add", "path": "/data/second", "value": "2"}]);
+        json!({"allowed": true, "patchType": "JSONPatch", "patch": patch(operations)})
+    })
+    .await;
+    let mut configuration = first.configuration("a");
+    configuration["webhooks"][0]["reinvocationPolicy"] = "IfNeeded".into();
+    let path = format!("{BASE}/mutatingwebhookconfigurations");
+    api.post(&path, configuration).await.ok();
+    api.post(&path, second.configuration("b")).await.ok();
+    let made = api.post(MAPS, map("m")).await.ok();
+    assert_eq!(made["data"], json!({"k": "v", "first": "3", "second": "2"}));
+    assert_eq!(first.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(second.asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_webhook_that_cannot_be_reached_follows_its_failure_policy() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|_| json!({"allowed": true})).await;
+    let mut configuration = hook.configuration("gone");
+    configuration["webhooks"][0]["clientConfig"] = json!({"url": "https://127.0.0.1:1/ask"});
+    let path = format!("{BASE}/validatingwebhookconfigurations");
+    api.post(&path, configuration.clone()).await.ok();
+    api.post(MAPS, map("m")).await.fails(
+        500,
+        "InternalError",
+        "Internal error occurred: failed calling webhook \"gone.stead.dev\": failed to call webhook: Post \
+         \"https://127.0.0.1:1/ask?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused",
+    );
+    api.merge(
+        &format!("{path}/gone"),
+        json!({"webhooks": [{
+        "name": "gone.stead.dev", "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore",
+        "clientConfig": {"url": "https://127.0.0.1:1/ask"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["*"]}]}]}),
+    )
+    .await
+    .ok();
+    api.post(MAPS, map("m")).await.ok();
+}
+
+#[tokio::test]
+async fn a_stranger_s_certificate_is_not_trusted() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|_| json!({"allowed": true})).await;
+    let other = Hook::serve(|_| json!({"allowed": true})).await;
+    let mut configuration = hook.configuration("strange");
+    configuration["webhooks"][0]["clientConfig"]["caBundle"] = other.authorities.clone().into();
+    api.post(&format!("{BASE}/validatingwebhookconfigurations"), configuration)
+        .await
+        .ok();
+    let (code, _, message) = api.post(MAPS, map("m")).await.failure();
+    assert_eq!(code, 500);
+    assert!(message.contains("failed to verify certificate: x509"), "{message}");
+    assert_eq!(hook.asked.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_dry_run_does_not_ask_a_webhook_with_side_effects() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|_| json!({"allowed": true})).await;
+    let mut configuration = hook.configuration("effects");
+    configuration["webhooks"][0]["sideEffects"] = "Some".into();
+    api.post(&format!("{BASE}/validatingwebhookconfigurations"), configuration)
+        .await
+        .ok();
+    api.post(&format!("{MAPS}?dryRun=All"), map("m")).await.fails(
+        400,
+        "BadRequest",
+        "admission webhook \"effects.stead.dev\" does not support dry run",
+    );
+    assert_eq!(hook.asked.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_service_leads_to_its_endpoint() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|_| json!({"allowed": false, "status": {"reason": "Because"}})).await;
+    let port: u16 = hook
+        .url
+        .trim_end_matches("/ask")
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let service =
+        json!({"metadata": {"name": "hook"}, "spec": {"ports": [{"name": "https", "port": 443, "targetPort": port}]}});
+    api.post("/api/v1/namespaces/default/services", service).await.ok();
+    let slice = json!({"metadata": {"name": "hook-1", "labels": {"kubernetes.io/service-name": "hook"}},
+        "addressType": "IPv4", "endpoints": [{"addresses": ["127.0.0.1"]}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}]});
+    api.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice)
+        .await
+        .ok();
+    let mut configuration = hook.configuration("service");
+    configuration["webhooks"][0]["clientConfig"] =
+        json!({"service": {"namespace": "default", "name": "hook", "path": "/ask"}, "caBundle": hook.authorities});
+    api.post(&format!("{BASE}/validatingwebhookconfigurations"), configuration)
+        .await
+        .ok();
+    let (code, _, message) = api.post(MAPS, map("m")).await.failure();
+    assert_eq!(
+        (code, message.as_str()),
+        (
+            400,
+            "admission webhook \"service.stead.dev\" denied the request: Because"
+        )
+    );
+}
