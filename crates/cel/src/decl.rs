@@ -255,7 +255,8 @@ fn object_decl(schema: SchemaRef<'_>, object: &Object, place: Place, name: &str)
         };
         fields.insert(escaped.into_boxed_str(), field);
     }
-    if place == Place::ResourceRoot && !has_object_meta(&fields) {
+    // Whatever the schema says of metadata, rules see the names alone.
+    if place == Place::ResourceRoot {
         let text = || Field {
             json: "".into(),
             decl: Decl::string(),
@@ -281,14 +282,4 @@ fn object_decl(schema: SchemaRef<'_>, object: &Object, place: Place, name: &str)
         fields,
     };
     Decl::simple(shape, 0, min_size)
-}
-
-/// Whether the schema itself declares everything that a resource's root shows.
-fn has_object_meta(fields: &BTreeMap<Box<str>, Field>) -> bool {
-    let text = |field: Option<&Field>| field.is_some_and(|field| matches!(field.decl.shape, DeclShape::String));
-    text(fields.get("kind"))
-        && text(fields.get("apiVersion"))
-        && fields
-            .get("metadata")
-            .is_some_and(|meta| text(meta.decl.field("name")) && text(meta.decl.field("generateName")))
 }

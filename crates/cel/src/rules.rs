@@ -20,7 +20,7 @@ use stead_machinery::field::FieldError;
 use stead_machinery::schema::{Rule, SchemaRef, Shape, Topology};
 
 /// Every rule of a schema, ready to be evaluated.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CompiledRules {
     root: Option<Node>,
 }

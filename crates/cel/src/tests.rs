@@ -3,4 +3,3 @@
 mod language;
 mod nonsense;
 mod rules;
-mod schema;

@@ -9,26 +9,27 @@ pub async fn mutate(call: &Call, review: &mut Review) -> Result<()> {
 }
 
 pub async fn validate(call: &Call, review: &mut Review) -> Result<()> {
-    policy_expressions(review)?;
+    expressions(review)?;
     admission::validate(call, review).await
 }
 
-fn policy_expressions(review: &Review) -> Result<()> {
+fn expressions(review: &Review) -> Result<()> {
     let resource = &review.resource;
-    let is_policy = resource.group == "admissionregistration.k8s.io"
-        && matches!(
-            resource.plural.as_str(),
-            "validatingadmissionpolicies" | "mutatingadmissionpolicies"
-        );
     let writes = matches!(review.operation, Operation::Create | Operation::Update) && review.subresource.is_empty();
-    let Some(policy) = review.object.as_ref().filter(|_| is_policy && writes) else {
+    let Some(object) = review.object.as_ref().filter(|_| writes) else {
         return Ok(());
     };
     // An expression that was accepted once does not make a later update fail.
-    if review.old.as_ref().is_some_and(|old| old["spec"] == policy["spec"]) {
+    let old = review.old.as_deref();
+    if old.is_some_and(|old| old["spec"] == object["spec"]) {
         return Ok(());
     }
-    let errors = admission::policy_errors(policy);
+    let errors = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies" | "mutatingadmissionpolicies") => {
+            admission::policy_errors(object)
+        }
+        _ => return Ok(()),
+    };
     if errors.is_empty() {
         return Ok(());
     }

@@ -15,6 +15,8 @@ mod objects;
 #[cfg(test)]
 mod patching;
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod services;
 #[cfg(test)]
 mod subresources;

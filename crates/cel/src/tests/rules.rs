@@ -1,6 +1,5 @@
 //! Rules of schemas, with the verdicts that kube-apiserver 1.36.4 gave on the same definitions and objects.
 
-use super::schema;
 use crate::rules::{self, CompiledRules};
 use serde_json::{Value as Json, json};
 use stead_machinery::field::FieldError;
@@ -10,7 +9,7 @@ const AT: &str = "spec.validation.openAPIV3Schema";
 
 fn compiled(json: &Json) -> Result<CompiledRules, Vec<FieldError>> {
     let mut schemas = Schemas::default();
-    let root = schema::add(&mut schemas, json);
+    let root = schemas.read(json);
     rules::compile(schemas.at(root), AT)
 }
 
