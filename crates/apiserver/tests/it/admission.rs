@@ -197,7 +197,7 @@ async fn a_policy_is_parameterised_by_an_object() {
     let policy = json!({"metadata": {"name": "sizes"}, "spec": {
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "matchConstraints": {"resourceRules": [rule("", "v1", "secrets")]},
-        "validations": [{"expression": "size(object.stringData) <= int(params.data.max)", "reason": "Forbidden"}],
+        "validations": [{"expression": "size(object.data) <= int(params.data.max)", "reason": "Forbidden"}],
     }});
     api.post(POLICIES, policy).await.ok();
     let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "sizes", "validationActions": ["Deny"],
