@@ -27,6 +27,11 @@ pub struct Server {
     pub ready: Duration,
     /// Resident bytes some seconds later.
     pub idle: u64,
+    running: Running,
+}
+
+/// Processes and their directory. They end with the value, also where a start fails half-way.
+struct Running {
     processes: Vec<Child>,
     directory: PathBuf,
 }
@@ -35,7 +40,7 @@ impl Server {
     /// Seconds of processor time that its processes have used so far.
     pub fn processor(&self) -> Result<f64> {
         let mut ticks = 0;
-        for process in &self.processes {
+        for process in &self.running.processes {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id()))?;
             // The name in brackets may hold spaces; behind it the fields are plain.
             let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -57,7 +62,7 @@ impl Server {
     }
 
     pub fn forget_peak(&self) -> Result<()> {
-        for process in &self.processes {
+        for process in &self.running.processes {
             std::fs::write(format!("/proc/{}/clear_refs", process.id()), "5")?;
         }
         Ok(())
@@ -65,7 +70,7 @@ impl Server {
 
     fn status(&self, field: &str) -> Result<u64> {
         let mut bytes = 0;
-        for process in &self.processes {
+        for process in &self.running.processes {
             let status = std::fs::read_to_string(format!("/proc/{}/status", process.id()))?;
             let line = status.lines().find_map(|line| line.strip_prefix(field));
             let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
@@ -81,7 +86,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Running {
     fn drop(&mut self) {
         for process in &mut self.processes {
             // It may have ended by itself.
@@ -111,6 +116,7 @@ pub fn stead(program: Option<PathBuf>) -> Result<Server> {
     let mut lines = lines.map_while(Result::ok);
     let kubeconfig = lines.find_map(|line| line.strip_prefix("ready ").map(str::to_string));
     let processes = vec![process];
+    let running = Running { processes, directory };
     let Some(kubeconfig) = kubeconfig else {
         bail!("stead ended before it was ready");
     };
@@ -120,8 +126,7 @@ pub fn stead(program: Option<PathBuf>) -> Result<Server> {
         target,
         ready: started.elapsed(),
         idle: 0,
-        processes,
-        directory,
+        running,
     };
     server.settle()
 }
@@ -178,8 +183,10 @@ pub fn kubernetes() -> Result<Server> {
         target: Target::new(&format!("127.0.0.1:{secure}"), Credentials::Token("bench".to_string()))?,
         ready: Duration::ZERO,
         idle: 0,
-        processes: vec![etcd],
-        directory: directory.clone(),
+        running: Running {
+            processes: vec![etcd],
+            directory: directory.clone(),
+        },
     };
     let path = |name: &str| directory.join(name).display().to_string();
     let apiserver = Command::new(apiserver)
@@ -206,7 +213,7 @@ pub fn kubernetes() -> Result<Server> {
         .stderr(std::fs::File::create(&log)?)
         .spawn()
         .context("starting kube-apiserver")?;
-    server.processes.push(apiserver);
+    server.running.processes.push(apiserver);
     if let Err(error) = wait_until_ready(&server.target) {
         let log = std::fs::read_to_string(&log).unwrap_or_default();
         let last = log.lines().last().unwrap_or_default().to_string();
