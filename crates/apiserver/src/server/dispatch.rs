@@ -7,7 +7,7 @@ use super::request::{RequestInfo, ResourcePath};
 use super::state::Shared;
 use super::{access, health, respond};
 use crate::auth::User;
-use crate::catalogue::Resource;
+use crate::catalogue::{Origin, Resource};
 use crate::error::{ApiError, Result};
 use crate::verbs::{Call, collection, create, delete, get, list, update, watch};
 use bytes::Bytes;
@@ -127,6 +127,11 @@ async fn route(
         now: shared.environment.clock.now(),
         warnings: Mutex::default(),
     });
+    if let Origin::Custom(kind) = &call.resource.origin
+        && let Some(warning) = &kind.deprecation
+    {
+        call.warn(warning.clone());
+    }
     let outcome = verb(&call, body).await;
     let warnings = std::mem::take(&mut *call.warnings.lock());
     let mut response = outcome.unwrap_or_else(|error| respond::error(&error, Some(call.accepted)));
