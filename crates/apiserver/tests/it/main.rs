@@ -11,6 +11,8 @@ mod custom;
 #[cfg(test)]
 mod nodes;
 #[cfg(test)]
+mod nonsense;
+#[cfg(test)]
 mod objects;
 #[cfg(test)]
 mod patching;
