@@ -8,10 +8,14 @@ pub mod api;
 pub mod events;
 pub mod fault;
 pub mod hollow;
+pub mod network;
 pub mod plan;
+pub mod process;
 pub mod registration;
 pub mod runtime;
 pub mod seen;
+pub mod server;
+pub mod services;
 pub mod shape;
 pub mod status;
 pub mod timers;
@@ -60,4 +64,66 @@ pub async fn run_hollow(client: kube::Client, clock: Arc<dyn Clock>, nodes: Vec<
         events,
     };
     agent.run(stop).await;
+}
+
+/// What nodes that run processes need from their surroundings.
+pub struct ProcessNodes {
+    pub client: kube::Client,
+    pub clock: Arc<dyn Clock>,
+    pub nodes: Vec<NodeConfig>,
+    /// Where pods, their logs and their records are kept.
+    pub folder: std::path::PathBuf,
+    /// This binary, which must lead `run-container` to [`process::entry::main`].
+    pub own: std::path::PathBuf,
+    /// Where the agent's own server listens; without it there are no logs, exec or port-forward.
+    pub serving: Option<server::Serving>,
+}
+
+/// Runs nodes whose containers are processes, until `stop`. Their pods go on running afterwards: the next call
+/// with the same folder adopts them, and [`process::end_all`] ends them.
+pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> std::io::Result<()> {
+    let ProcessNodes {
+        client,
+        clock,
+        mut nodes,
+        folder,
+        own,
+        serving,
+    } = settings;
+    std::fs::create_dir_all(folder.join("pods"))?;
+    let network = Arc::new(network::Network::open(&own, &folder).await);
+    for node in &mut nodes {
+        node.isolation.network = network.describe().to_owned();
+        if let Some(serving) = &serving {
+            node.port = Some(serving.listener.local_addr()?.port());
+        }
+    }
+    let proxy = tokio::spawn(services::run(client.clone(), network.clone(), stop.clone()));
+    let (sender, notices) = tokio::sync::mpsc::unbounded_channel();
+    let events = events::Recorder::new(client.clone(), events::Kinds::All);
+    let first = nodes.first();
+    let runtime = process::Process::new(process::Settings {
+        client: client.clone(),
+        clock: clock.clone(),
+        notices: sender,
+        events: events.clone(),
+        network,
+        catalogue: process::images::Catalogue::new(own),
+        capacity: first.map_or_else(Capacity::hollow, |node| node.capacity.clone()),
+        host: first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |node| node.address),
+        folder,
+    });
+    if let Some(serving) = serving {
+        tokio::spawn(server::serve(serving, runtime.clone(), stop.clone()));
+    }
+    let agent = agent::Agent {
+        client,
+        clock,
+        runtime,
+        nodes,
+        notices,
+        events,
+    };
+    agent.run(stop).await;
+    proxy.await.map_err(std::io::Error::other)
 }

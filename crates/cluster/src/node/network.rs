@@ -1,0 +1,178 @@
+//! The network of pods: the place where a network driver attaches.
+//!
+//! Where the user may (root), every pod has a network namespace and an address on a bridge. The bridge is in a
+//! namespace of the cluster's own, without a way out: no packet for a pod can leave by the machine's routes.
+//! Elsewhere pods share the machine's network, with one loopback address each.
+
+mod bridge;
+
+use super::process::spec::ProcessId;
+use bridge::Bridge;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use tokio::net::TcpStream;
+
+/// How pods are connected.
+pub enum Network {
+    /// Each pod has a namespace and an address on the bridge.
+    Bridge(Bridge),
+    /// All pods are on the machine's own network.
+    Loopback(Addresses),
+}
+
+/// A pod that is connected.
+pub struct Attached {
+    pub address: IpAddr,
+    /// The process that holds the pod's namespaces, if it has any.
+    pub holder: Option<ProcessId>,
+}
+
+/// Addresses that are given to pods.
+pub struct Addresses {
+    taken: Mutex<(u32, BTreeSet<u32>)>,
+    first: u32,
+    count: u32,
+}
+
+impl Addresses {
+    fn new(first: Ipv4Addr, count: u32) -> Addresses {
+        Addresses {
+            taken: Mutex::default(),
+            first: first.to_bits(),
+            count,
+        }
+    }
+
+    /// An address that no pod has. They are given in turn, so that one is not used again at once.
+    fn take(&self) -> io::Result<Ipv4Addr> {
+        let mut guard = self.taken.lock();
+        let (next, taken) = &mut *guard;
+        for _ in 0..self.count {
+            let offset = *next;
+            *next = (*next + 1) % self.count;
+            if taken.insert(offset) {
+                return Ok(Ipv4Addr::from_bits(self.first + offset));
+            }
+        }
+        Err(io::Error::other("every address for pods is taken"))
+    }
+
+    /// Marks an address of a pod that was found running.
+    fn keep(&self, address: IpAddr) {
+        if let Some(offset) = self.offset(address) {
+            let mut guard = self.taken.lock();
+            guard.1.insert(offset);
+            guard.0 = guard.0.max((offset + 1) % self.count);
+        }
+    }
+
+    fn give_back(&self, address: IpAddr) {
+        if let Some(offset) = self.offset(address) {
+            self.taken.lock().1.remove(&offset);
+        }
+    }
+
+    fn offset(&self, address: IpAddr) -> Option<u32> {
+        let IpAddr::V4(address) = address else { return None };
+        address
+            .to_bits()
+            .checked_sub(self.first)
+            .filter(|offset| *offset < self.count)
+    }
+}
+
+impl Network {
+    /// The best network that this user may have. `folder` keeps what must be found again.
+    pub async fn open(own: &Path, folder: &Path) -> Network {
+        match Bridge::open(own, folder).await {
+            Ok(bridge) => Network::Bridge(bridge),
+            Err(error) => {
+                tracing::info!(%error, "pods share the machine's network: namespaces are not permitted");
+                Network::Loopback(Addresses::new(Ipv4Addr::new(127, 18, 0, 2), 0xfff0))
+            }
+        }
+    }
+
+    /// What this network can and cannot do, in a sentence for people.
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Network::Bridge(_) => "Pods have network namespaces of their own.",
+            Network::Loopback(_) => {
+                "Pods share the machine's network, one loopback address each: two pods cannot both listen on all \
+                 addresses of one port, cluster addresses of Services are not reachable, and volumes are not mounted."
+            }
+        }
+    }
+
+    /// Connects a pod.
+    pub async fn attach(&self, hostname: &str) -> io::Result<Attached> {
+        match self {
+            Network::Bridge(bridge) => bridge.attach(hostname).await,
+            Network::Loopback(addresses) => Ok(Attached {
+                address: IpAddr::V4(addresses.take()?),
+                holder: None,
+            }),
+        }
+    }
+
+    /// Takes note of a pod that was found connected.
+    pub fn adopt(&self, address: IpAddr) {
+        match self {
+            Network::Bridge(bridge) => bridge.addresses.keep(address),
+            Network::Loopback(addresses) => addresses.keep(address),
+        }
+    }
+
+    /// Disconnects a pod.
+    pub fn detach(&self, address: IpAddr, holder: Option<ProcessId>) {
+        if let Some(holder) = holder {
+            holder.kill_group();
+        }
+        match self {
+            Network::Bridge(bridge) => bridge.addresses.give_back(address),
+            Network::Loopback(addresses) => addresses.give_back(address),
+        }
+    }
+
+    /// Connects to a pod, or to any other address, from where it can be reached.
+    pub async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        match self {
+            Network::Bridge(bridge) if bridge.owns(to.ip()) => bridge.inside(TcpStream::connect(to)).await?,
+            Network::Bridge(bridge) => bridge.outside(TcpStream::connect(to)).await?,
+            Network::Loopback(_) => TcpStream::connect(to).await,
+        }
+    }
+
+    /// Runs something where pods and Services are, if that is another place than here.
+    pub async fn inside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> io::Result<T> {
+        match self {
+            Network::Bridge(bridge) => bridge.inside(work).await,
+            Network::Loopback(_) => Ok(work.await),
+        }
+    }
+
+    /// Makes a range of Service addresses reachable for pods.
+    pub async fn serve_range(&self, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
+        match self {
+            Network::Bridge(bridge) => bridge.serve_range(address, prefix).await,
+            Network::Loopback(_) => Ok(()),
+        }
+    }
+
+    /// Where pods find the cluster's DNS, if there is one.
+    pub fn resolver(&self) -> Option<Ipv4Addr> {
+        match self {
+            Network::Bridge(_) => Some(bridge::GATEWAY),
+            Network::Loopback(_) => None,
+        }
+    }
+}
+
+/// Ends what holds the network that `folder` describes.
+pub fn end(folder: &Path) {
+    bridge::end(folder);
+}

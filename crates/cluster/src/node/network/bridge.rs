@@ -1,0 +1,271 @@
+//! Pods on a bridge inside a network namespace of the cluster's own.
+//!
+//! One thread lives in that namespace for good, with a small runtime: sockets made on it reach pods, and pods
+//! reach sockets that listen on it. Interfaces are made by netlink, so that no program has to be installed.
+
+use super::{Addresses, Attached};
+use crate::node::process::entry::VERB;
+use crate::node::process::spec::{ProcessId, load, store};
+use futures::FutureExt;
+use nix::sched::{CloneFlags, setns};
+use rtnetlink::packet_route::route::{RouteScope, RouteType};
+use rtnetlink::{Handle, LinkBridge, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::Stdio;
+use tokio::io::AsyncReadExt;
+use tokio_util::task::AbortOnDropHandle;
+
+/// The bridge's own address: the pods' way to Services and to DNS.
+pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+/// The range is reserved for tests of network devices: no real network has it.
+const PREFIX: u8 = 15;
+const BRIDGE: &str = "stead0";
+/// The kernel's table of addresses that are its own.
+const LOCAL_TABLE: u32 = 255;
+const RECORD: &str = "network.json";
+
+/// The bridge and the thread in its namespace.
+pub struct Bridge {
+    runtime: tokio::runtime::Handle,
+    /// The runtime on the machine's own network.
+    home: tokio::runtime::Handle,
+    links: Handle,
+    own: std::path::PathBuf,
+    pub(super) addresses: Addresses,
+}
+
+/// A failure of netlink, as an input or output error.
+fn failed(error: rtnetlink::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+fn index(name: &str) -> io::Result<u32> {
+    Ok(nix::net::if_::if_nametoindex(name)?)
+}
+
+impl Bridge {
+    pub async fn open(own: &Path, folder: &Path) -> io::Result<Bridge> {
+        let record = folder.join(RECORD);
+        let holder = match load::<ProcessId>(&record).filter(|holder| holder.is_alive()) {
+            Some(holder) => holder,
+            None => {
+                let holder = hold(own, "net", None).await?;
+                store(&record, &holder)?;
+                holder
+            }
+        };
+        let space = File::open(format!("/proc/{}/ns/net", holder.pid))?;
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        std::thread::Builder::new()
+            .name("stead-pod-network".to_owned())
+            .spawn(move || live_inside(space, sender))?;
+        let (runtime, links) = receiver.await.map_err(io::Error::other)??;
+        let addresses = Addresses::new(Ipv4Addr::new(198, 18, 0, 2), 0xfff0);
+        Ok(Bridge {
+            runtime,
+            home: tokio::runtime::Handle::current(),
+            links,
+            own: own.to_owned(),
+            addresses,
+        })
+    }
+
+    pub fn owns(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => address.octets()[0] == 198 && address.octets()[1] & 0xfe == 18,
+            IpAddr::V6(_) => false,
+        }
+    }
+
+    /// Runs something on the thread inside; dropping the wait ends the work.
+    pub async fn inside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> io::Result<T> {
+        AbortOnDropHandle::new(self.runtime.spawn(work))
+            .await
+            .map_err(io::Error::other)
+    }
+
+    /// Runs something where the machine's own network is, whatever thread asks.
+    pub async fn outside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> io::Result<T> {
+        AbortOnDropHandle::new(self.home.spawn(work))
+            .await
+            .map_err(io::Error::other)
+    }
+
+    pub async fn attach(&self, hostname: &str) -> io::Result<Attached> {
+        let address = self.addresses.take()?;
+        let attached = self.attach_at(hostname, address).await;
+        if attached.is_err() {
+            self.addresses.give_back(IpAddr::V4(address));
+        }
+        attached
+    }
+
+    async fn attach_at(&self, hostname: &str, address: Ipv4Addr) -> io::Result<Attached> {
+        let holder = hold(&self.own, "net,ipc,uts", Some(hostname)).await?;
+        let connected = self.connect_pod(holder, address).await;
+        if let Err(error) = connected {
+            holder.kill_group();
+            return Err(error);
+        }
+        Ok(Attached {
+            address: IpAddr::V4(address),
+            holder: Some(holder),
+        })
+    }
+
+    async fn connect_pod(&self, holder: ProcessId, address: Ipv4Addr) -> io::Result<()> {
+        let links = self.links.clone();
+        let [_, _, third, fourth] = address.octets();
+        let name = format!("pod{third}-{fourth}");
+        let peer = format!("p{third}-{fourth}");
+        let peer_name = peer.clone();
+        self.inside(async move {
+            if let Ok(left) = index(&name) {
+                // Its pod died with nobody to clean up after it.
+                links.link().del(left).execute().await.map_err(failed)?;
+            }
+            links
+                .link()
+                .add(LinkVeth::new(&name, &peer_name).build())
+                .execute()
+                .await
+                .map_err(failed)?;
+            let pid = u32::try_from(holder.pid).map_err(io::Error::other)?;
+            let far = LinkUnspec::new_with_index(index(&peer_name)?).setns_by_pid(pid).build();
+            links.link().set(far).execute().await.map_err(failed)?;
+            let near = LinkUnspec::new_with_index(index(&name)?)
+                .controller(index(BRIDGE)?)
+                .up()
+                .build();
+            links.link().set(near).execute().await.map_err(failed)
+        })
+        .await??;
+        let space = File::open(format!("/proc/{}/ns/net", holder.pid))?;
+        // A thread of its own, because a thread that has joined a namespace is of no use to anybody else.
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let _ = sender.send(in_namespace(space, || configure_pod(&peer, address)));
+        });
+        receiver.await.map_err(io::Error::other)?
+    }
+
+    pub async fn serve_range(&self, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
+        let links = self.links.clone();
+        self.inside(async move {
+            let route = RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(address, prefix)
+                .output_interface(index("lo")?)
+                .table_id(LOCAL_TABLE)
+                .scope(RouteScope::Host)
+                .kind(RouteType::Local)
+                .build();
+            links.route().add(route).replace().execute().await.map_err(failed)
+        })
+        .await?
+    }
+}
+
+/// Starts a process that holds new namespaces.
+async fn hold(own: &Path, spaces: &str, hostname: Option<&str>) -> io::Result<ProcessId> {
+    let mut command = tokio::process::Command::new(own);
+    command.args([VERB, "hold", spaces]).args(hostname);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let mut answer = [0; 3];
+    let mut out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
+    if out.read_exact(&mut answer).await.is_err() {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "namespaces are not permitted",
+        ));
+    }
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+    // Somebody has to take its exit code, or it stays in the process table.
+    tokio::spawn(async move { child.wait().await });
+    pid.and_then(ProcessId::of)
+        .ok_or_else(|| io::Error::other("the holder of a namespace ended at once"))
+}
+
+/// Joins a network namespace with this thread and runs async work there.
+fn in_namespace<T, W: Future<Output = io::Result<T>>>(space: File, work: impl FnOnce() -> W) -> io::Result<T> {
+    setns(space, CloneFlags::CLONE_NEWNET)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work())
+}
+
+type Inside = io::Result<(tokio::runtime::Handle, Handle)>;
+
+/// The thread's whole life: sets the bridge up, then serves whatever is spawned on its runtime.
+fn live_inside(space: File, ready: tokio::sync::oneshot::Sender<Inside>) {
+    let mut ready = Some(ready);
+    let result = in_namespace(space, || {
+        async {
+            let links = netlink()?;
+            configure_bridge(&links).await?;
+            if let Some(ready) = ready.take() {
+                let _ = ready.send(Ok((tokio::runtime::Handle::current(), links)));
+            }
+            std::future::pending::<io::Result<()>>().await
+        }
+        .boxed_local()
+    });
+    if let (Err(error), Some(ready)) = (result, ready) {
+        let _ = ready.send(Err(error));
+    }
+}
+
+fn netlink() -> io::Result<Handle> {
+    let (connection, handle, _) = rtnetlink::new_connection()?;
+    tokio::spawn(connection);
+    Ok(handle)
+}
+
+async fn configure_bridge(links: &Handle) -> io::Result<()> {
+    up(links, "lo").await?;
+    if index(BRIDGE).is_err() {
+        links
+            .link()
+            .add(LinkBridge::new(BRIDGE).build())
+            .execute()
+            .await
+            .map_err(failed)?;
+    }
+    address(links, BRIDGE, GATEWAY).await?;
+    up(links, BRIDGE).await
+}
+
+async fn configure_pod(interface: &str, own: Ipv4Addr) -> io::Result<()> {
+    let links = netlink()?;
+    up(&links, "lo").await?;
+    let renamed = LinkUnspec::new_with_index(index(interface)?).name("eth0").build();
+    links.link().set(renamed).execute().await.map_err(failed)?;
+    address(&links, "eth0", own).await?;
+    up(&links, "eth0").await?;
+    let route = RouteMessageBuilder::<Ipv4Addr>::new().gateway(GATEWAY).build();
+    links.route().add(route).execute().await.map_err(failed)
+}
+
+async fn up(links: &Handle, name: &str) -> io::Result<()> {
+    let message = LinkUnspec::new_with_index(index(name)?).up().build();
+    links.link().set(message).execute().await.map_err(failed)
+}
+
+async fn address(links: &Handle, name: &str, address: Ipv4Addr) -> io::Result<()> {
+    let request = links.address().add(index(name)?, IpAddr::V4(address), PREFIX).replace();
+    request.execute().await.map_err(failed)
+}
+
+pub fn end(folder: &Path) {
+    let record = folder.join(RECORD);
+    if let Some(holder) = load::<ProcessId>(&record) {
+        holder.kill_group();
+    }
+    let _ = std::fs::remove_file(record);
+}

@@ -1,0 +1,410 @@
+//! The process runtime: a pod's containers are real processes of this machine.
+//!
+//! Everything that runs has a record on disk before it runs (see `spec`), so that an agent that is started again
+//! adopts its pods, and `end_all` finds every process after a kill -9.
+
+mod agnhost;
+mod ending;
+mod enter;
+pub mod entry;
+pub mod environment;
+mod furnish;
+mod grpc;
+mod hello;
+mod hold;
+mod hooks;
+pub mod images;
+mod launch;
+pub mod log;
+pub mod probe;
+mod root;
+mod shim;
+pub mod spec;
+mod trust;
+mod usage;
+pub mod volumes;
+
+use super::events::Recorder;
+use super::network::Network;
+use super::registration::Capacity;
+use super::runtime::{Notice, Notices, Running, Runtime, RuntimeError, What};
+use super::seen::{Container, Sandbox, Seen, State};
+use super::shape::Shape;
+use crate::clock::{Clock, after};
+use async_trait::async_trait;
+pub use ending::end_all;
+use ending::{Ended, end_pod, exit_of, remove_folder};
+use images::Catalogue;
+use k8s_openapi::api::core::v1::Pod;
+use nix::sys::signal::Signal;
+use parking_lot::Mutex;
+use spec::{ProcessId, RunRecord, RunSpec, SandboxRecord, StartRecord, load, store};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// Runs containers as processes.
+pub struct Process {
+    pub client: kube::Client,
+    pub clock: Arc<dyn Clock>,
+    pub notices: Notices,
+    pub events: Recorder,
+    pub network: Arc<Network>,
+    pub catalogue: Catalogue,
+    pub capacity: Capacity,
+    /// The node's address as pods see it.
+    pub host: IpAddr,
+    /// Where everything about pods is kept.
+    pub folder: PathBuf,
+    runs: Mutex<HashMap<(String, String), Run>>,
+    /// What containers had used at the last look.
+    samples: Mutex<HashMap<(String, String), usage::Sample>>,
+    /// The runtime itself, for the tasks that it starts.
+    own: Weak<Process>,
+}
+
+/// A run that this agent knows of.
+struct Run {
+    id: String,
+    started: StartRecord,
+    spec: PathBuf,
+    /// The tasks that probe it and refresh nothing but it.
+    tasks: Vec<AbortHandle>,
+    stopping: bool,
+}
+
+/// What a process runtime is made from.
+pub struct Settings {
+    pub client: kube::Client,
+    pub clock: Arc<dyn Clock>,
+    pub notices: Notices,
+    pub events: Recorder,
+    pub network: Arc<Network>,
+    pub catalogue: Catalogue,
+    pub capacity: Capacity,
+    pub host: IpAddr,
+    pub folder: PathBuf,
+}
+
+impl Process {
+    pub fn new(settings: Settings) -> Arc<Process> {
+        let Settings {
+            client,
+            clock,
+            notices,
+            events,
+            network,
+            catalogue,
+            capacity,
+            host,
+            folder,
+        } = settings;
+        Arc::new_cyclic(|own| Process {
+            client,
+            clock,
+            notices,
+            events,
+            network,
+            catalogue,
+            capacity,
+            host,
+            folder,
+            runs: Mutex::default(),
+            samples: Mutex::default(),
+            own: own.clone(),
+        })
+    }
+
+    pub(super) fn pod_folder(&self, uid: &str) -> PathBuf {
+        self.folder.join("pods").join(uid)
+    }
+
+    fn container_folder(&self, uid: &str, container: &str) -> PathBuf {
+        self.pod_folder(uid).join("containers").join(container)
+    }
+
+    /// The log of a container's current run, or of the one before.
+    pub fn log_path(&self, uid: &str, container: &str, which: Which) -> Option<PathBuf> {
+        let folder = self.container_folder(uid, container);
+        let run: RunRecord = load(&folder.join("run.json"))?;
+        let number = match which {
+            Which::Current => run.restarts,
+            Which::Previous => run.restarts.checked_sub(1)?,
+        };
+        Some(folder.join(format!("{number}.log")))
+    }
+
+    /// The address of a pod that has a sandbox.
+    pub fn address(&self, uid: &str) -> Option<IpAddr> {
+        let record: SandboxRecord = load(&self.pod_folder(uid).join("sandbox.json"))?;
+        record.addresses.first().copied()
+    }
+
+    /// Whether a run of the container is alive.
+    pub fn is_running(&self, uid: &str, container: &str) -> bool {
+        let runs = self.runs.lock();
+        runs.get(&(uid.to_owned(), container.to_owned()))
+            .is_some_and(|run| run.started.main.is_alive())
+    }
+
+    /// A command that runs inside a container.
+    pub fn command(&self, uid: &str, container: &str, argv: &[String]) -> std::io::Result<tokio::process::Command> {
+        let runs = self.runs.lock();
+        let run = runs
+            .get(&(uid.to_owned(), container.to_owned()))
+            .filter(|run| run.started.main.is_alive())
+            .ok_or_else(|| std::io::Error::other(format!("container {container} is not running")))?;
+        let mut command = tokio::process::Command::new(&self.catalogue.own);
+        command
+            .args([entry::VERB, "enter", &run.started.main.pid.to_string()])
+            .arg(&run.spec)
+            .args(argv);
+        command.kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// Runs a command inside a container to its end.
+    pub async fn output(&self, uid: &str, container: &str, argv: &[String]) -> std::io::Result<std::process::Output> {
+        self.command(uid, container, argv)?
+            .stdin(std::process::Stdio::null())
+            .output()
+            .await
+    }
+
+    /// Reports the end of a run when its shim has ended.
+    fn supervise(&self, uid: &str, record: &RunRecord, spec: RunSpec, started: StartRecord, ended: Ended) {
+        let Some(own) = self.own.upgrade() else { return };
+        let (uid, record) = (uid.to_owned(), record.clone());
+        tokio::spawn(async move {
+            ended.wait(started.shim).await;
+            // A shim that was killed leaves its container behind: nobody would know when it ends.
+            if started.main.is_alive() {
+                started.main.kill_group();
+            }
+            let exit = exit_of(&spec, &record, own.clock.now());
+            own.forget(&uid, &record);
+            let _ = own.notices.send(Notice {
+                pod: uid,
+                container: record.container,
+                id: record.id,
+                what: What::Exited(exit),
+            });
+        });
+    }
+
+    fn forget(&self, uid: &str, record: &RunRecord) {
+        let key = (uid.to_owned(), record.container.clone());
+        let mut runs = self.runs.lock();
+        if runs.get(&key).is_some_and(|run| run.id == record.id)
+            && let Some(run) = runs.remove(&key)
+        {
+            for task in run.tasks {
+                task.abort();
+            }
+        }
+    }
+
+    fn remember(&self, uid: &str, record: &RunRecord, started: StartRecord, spec: PathBuf, tasks: Vec<AbortHandle>) {
+        let run = Run {
+            id: record.id.clone(),
+            started,
+            spec,
+            tasks,
+            stopping: false,
+        };
+        self.runs.lock().insert((uid.to_owned(), record.container.clone()), run);
+    }
+
+    fn adopt_container(&self, pod: &Pod, folder: &Path) -> Option<(String, Container)> {
+        let record: RunRecord = load(&folder.join("run.json"))?;
+        let spec_path = folder.join(format!("{}.json", record.restarts));
+        let spec: RunSpec = load(&spec_path)?;
+        let uid = Shape::of(pod).uid().to_owned();
+        let started: Option<StartRecord> = load(&spec.started);
+        let alive = started
+            .clone()
+            .filter(|started| started.shim.is_alive() && started.main.is_alive());
+        let mut container = Container {
+            restarts: record.restarts,
+            image_id: record.image_id.clone(),
+            ..Container::default()
+        };
+        match alive {
+            Some(started) => {
+                container.state = State::Running {
+                    id: record.id.clone(),
+                    since: record.since,
+                };
+                let (is_started, readiness) = launch::without_probes(pod, &record.container);
+                container.started = is_started;
+                container.ready = readiness == super::runtime::Readiness::Ready;
+                let tasks = launch::probe(self.own.upgrade()?, pod, &record, self.address(&uid));
+                self.remember(&uid, &record, started.clone(), spec_path, tasks);
+                self.supervise(&uid, &record, spec, started, Ended::Foreign);
+            }
+            None => container.state = State::Exited(exit_of(&spec, &record, self.clock.now())),
+        }
+        Some((record.container, container))
+    }
+}
+
+/// Which run of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Current,
+    Previous,
+}
+
+#[async_trait]
+impl Runtime for Process {
+    fn scheme(&self) -> &'static str {
+        "process"
+    }
+
+    async fn adopt(&self, pod: &Pod) -> Seen {
+        let folder = self.pod_folder(Shape::of(pod).uid());
+        let mut seen = Seen::default();
+        let Some(record) = load::<SandboxRecord>(&folder.join("sandbox.json")) else {
+            return seen;
+        };
+        let alive = record.holder.is_none_or(ProcessId::is_alive);
+        if alive {
+            for address in &record.addresses {
+                self.network.adopt(*address);
+            }
+            seen.sandbox = Sandbox::Ready {
+                addresses: record.addresses,
+            };
+        } else {
+            seen.sandbox = Sandbox::Stopped {
+                addresses: record.addresses,
+            };
+        }
+        for entry in std::fs::read_dir(folder.join("containers"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            if let Some((name, container)) = self.adopt_container(pod, &entry.path()) {
+                seen.containers.insert(name, container);
+            }
+        }
+        self.refresh_volumes(Arc::new(pod.clone()));
+        seen
+    }
+
+    async fn known(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.join("pods"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect()
+    }
+
+    async fn create_sandbox(&self, pod: Arc<Pod>) -> Result<Vec<IpAddr>, RuntimeError> {
+        let failed = |error: std::io::Error| RuntimeError::Machine {
+            reason: "FailedCreatePodSandBox",
+            message: format!("Failed to create pod sandbox: {error}"),
+        };
+        let shape = Shape::of(&pod);
+        let folder = self.pod_folder(shape.uid());
+        std::fs::create_dir_all(folder.join("containers")).map_err(failed)?;
+        // One that died is taken down first: its address is free again.
+        self.detach(&folder);
+        self.prepare_volumes(&pod).await?;
+        let hostname = shape.spec.hostname.as_deref().unwrap_or(shape.name());
+        let attached = self
+            .network
+            .attach(&hostname.chars().take(63).collect::<String>())
+            .await
+            .map_err(failed)?;
+        let addresses = vec![attached.address];
+        let record = SandboxRecord {
+            uid: shape.uid().to_owned(),
+            namespace: shape.namespace().to_owned(),
+            name: shape.name().to_owned(),
+            addresses: addresses.clone(),
+            holder: attached.holder,
+        };
+        if let Err(error) = store(&folder.join("sandbox.json"), &record) {
+            self.network.detach(attached.address, attached.holder);
+            return Err(failed(error));
+        }
+        self.write_hosts(&shape, attached.address).map_err(failed)?;
+        self.refresh_volumes(pod.clone());
+        Ok(addresses)
+    }
+
+    async fn start(&self, pod: Arc<Pod>, container: String, restarts: u32) -> Result<Running, RuntimeError> {
+        self.launch(pod, &container, restarts).await
+    }
+
+    async fn stop(&self, pod: Arc<Pod>, container: String, id: String, grace: Duration) {
+        let uid = Shape::of(&pod).uid().to_owned();
+        let first = {
+            let mut runs = self.runs.lock();
+            let Some(run) = runs
+                .get_mut(&(uid.clone(), container.clone()))
+                .filter(|run| run.id == id)
+            else {
+                return;
+            };
+            for task in run.tasks.drain(..) {
+                task.abort();
+            }
+            (!std::mem::replace(&mut run.stopping, true), run.started.main)
+        };
+        let (first, main) = first;
+        let deadline = after(self.clock.now(), grace);
+        if first {
+            let hook = self.before_stop(&pod, &container);
+            tokio::select! {
+                () = hook => {}
+                () = self.clock.sleep_until(deadline) => {}
+            }
+            main.signal(Signal::SIGTERM);
+        }
+        self.clock.sleep_until(deadline).await;
+        main.kill_group();
+    }
+
+    async fn stop_sandbox(&self, pod: Arc<Pod>) -> Result<(), RuntimeError> {
+        self.detach(&self.pod_folder(Shape::of(&pod).uid()));
+        Ok(())
+    }
+
+    async fn remove(&self, uid: &str) -> Result<(), RuntimeError> {
+        let folder = self.pod_folder(uid);
+        self.detach(&folder);
+        end_pod(&folder);
+        let gone = self
+            .runs
+            .lock()
+            .extract_if(|(pod, _), _| pod == uid)
+            .collect::<Vec<_>>();
+        for (_, run) in gone {
+            for task in run.tasks {
+                task.abort();
+            }
+        }
+        self.samples.lock().retain(|(pod, _), _| pod != uid);
+        remove_folder(&folder)
+            .await
+            .map_err(|error| RuntimeError::run(format!("{}: {error}", folder.display())))
+    }
+}
+
+impl Process {
+    fn detach(&self, folder: &Path) {
+        if let Some(record) = load::<SandboxRecord>(&folder.join("sandbox.json")) {
+            for address in &record.addresses {
+                self.network.detach(*address, record.holder);
+            }
+        }
+    }
+}

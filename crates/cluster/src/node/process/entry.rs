@@ -1,0 +1,28 @@
+//! The hidden side of the binary: what it does when it is started as part of a container.
+//!
+//! `stead run-container NAME ...` is never typed by people. The shim, the first process of a container, the holder
+//! of a pod's namespaces and the built-in images are this one binary, so that nothing has to be installed.
+
+use super::{agnhost, enter, hello, hold, shim};
+use jiff::Timestamp;
+use std::process::ExitCode;
+
+/// The first argument that leads here.
+pub const VERB: &str = "run-container";
+
+/// Runs one of the hidden programs. `arguments` follow the verb.
+pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
+    let Some((program, rest)) = arguments.split_first() else {
+        return ExitCode::from(2);
+    };
+    match program.as_str() {
+        "shim" => shim::main(rest, now),
+        "init" => shim::init(rest),
+        "hold" => hold::main(rest),
+        "enter" => enter::main(rest),
+        "hello" => hello::main(),
+        "pause" => hold::pause(),
+        "agnhost" => agnhost::main(rest),
+        _ => ExitCode::from(2),
+    }
+}

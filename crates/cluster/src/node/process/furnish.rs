@@ -1,0 +1,166 @@
+//! What a container finds in its file system: volumes, its pod's files under /etc, and this binary.
+
+use super::Process;
+use super::environment::{self, Sources, expand};
+use super::launch::config_error;
+use super::spec::{Access, Mount, load, store};
+use super::volumes::Volumes;
+use crate::node::network::Network;
+use crate::node::runtime::RuntimeError;
+use crate::node::shape::{Shape, Whole};
+use k8s_openapi::api::core::v1::Pod;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often volumes are compared with the objects that they follow.
+const REFRESH: Duration = Duration::from_secs(10);
+/// Where a container sees this binary.
+const OWN_BINARY: &str = "/.stead";
+
+impl Process {
+    pub(super) async fn prepare_volumes(&self, pod: &Arc<Pod>) -> Result<(), RuntimeError> {
+        let shape = Shape::of(pod);
+        let addresses: Vec<IpAddr> = self.address(shape.uid()).into_iter().collect();
+        let sources = self.sources(&shape, None, &addresses).await?;
+        let folder = self.pod_folder(shape.uid());
+        let volumes = Volumes {
+            client: &self.client,
+            shape,
+            sources: &sources,
+            folder: folder.join("volumes"),
+        };
+        let places = volumes.prepare().await?;
+        store(&folder.join("volumes.json"), &places).map_err(|error| RuntimeError::run(error.to_string()))
+    }
+
+    /// Keeps volumes that follow objects up to date while the pod's folder exists.
+    pub(super) fn refresh_volumes(&self, pod: Arc<Pod>) {
+        let Some(own) = self.own.upgrade() else { return };
+        let sources = Sources::default();
+        let volumes = Volumes {
+            client: &self.client,
+            shape: Shape::of(&pod),
+            sources: &sources,
+            folder: PathBuf::new(),
+        };
+        if !volumes.can_change() {
+            return;
+        }
+        let folder = self.pod_folder(Shape::of(&pod).uid());
+        let weak = Arc::downgrade(&own);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(REFRESH).await;
+                let Some(own) = weak.upgrade() else { return };
+                if !folder.exists() {
+                    return;
+                }
+                if let Err(error) = own.prepare_volumes(&pod).await {
+                    tracing::debug!(%error, "volumes stay as they are");
+                }
+            }
+        });
+    }
+
+    pub(super) fn mounts(
+        &self,
+        shape: &Shape<'_>,
+        container: &Whole,
+        folder: &Path,
+        sources: &Sources,
+    ) -> Result<Vec<Mount>, RuntimeError> {
+        let places: BTreeMap<String, PathBuf> = load(&folder.join("volumes.json")).unwrap_or_default();
+        let mut mounts = vec![Mount {
+            source: self.catalogue.own.clone(),
+            target: OWN_BINARY.into(),
+            access: Access::ReadOnly,
+        }];
+        for (file, target) in [
+            ("hosts", "/etc/hosts"),
+            ("resolv.conf", "/etc/resolv.conf"),
+            ("hostname", "/etc/hostname"),
+        ] {
+            let source = folder.join(file);
+            if source.exists() {
+                mounts.push(Mount {
+                    source,
+                    target: target.into(),
+                    access: Access::ReadWrite,
+                });
+            }
+        }
+        for wanted in container.volume_mounts.iter().flatten() {
+            let place = places.get(&wanted.name);
+            let mut source = place
+                .cloned()
+                .ok_or_else(|| config_error(format!("volume \"{}\" is missing", wanted.name)))?;
+            let variables = environment::variables(shape, container, sources)?.into_iter().collect();
+            let sub_path = match &wanted.sub_path_expr {
+                Some(expression) => Some(expand(expression, &variables)),
+                None => wanted.sub_path.clone(),
+            };
+            for part in sub_path.iter().flat_map(|path| Path::new(path).components()) {
+                match part {
+                    std::path::Component::Normal(part) => source.push(part),
+                    std::path::Component::CurDir => {}
+                    _ => return Err(config_error("a subPath cannot leave its volume".to_owned())),
+                }
+            }
+            if !source.exists() {
+                std::fs::create_dir_all(&source).map_err(|error| config_error(error.to_string()))?;
+            }
+            let access = if wanted.read_only == Some(true) {
+                Access::ReadOnly
+            } else {
+                Access::ReadWrite
+            };
+            mounts.push(Mount {
+                source,
+                target: wanted.mount_path.clone().into(),
+                access,
+            });
+        }
+        // Outer places before inner ones, or an outer mount would hide an inner one.
+        mounts.sort_by_key(|mount| mount.target.components().count());
+        Ok(mounts)
+    }
+
+    pub(super) fn seen_from_inside(&self, mut argv: Vec<String>) -> Vec<String> {
+        let own = self.catalogue.own.display().to_string();
+        if let Some(first) = argv.first_mut().filter(|first| **first == own) {
+            *first = OWN_BINARY.to_owned();
+        }
+        argv
+    }
+
+    /// The files under /etc that a container gets from its pod.
+    pub(super) fn write_hosts(&self, shape: &Shape<'_>, address: IpAddr) -> std::io::Result<()> {
+        let folder = self.pod_folder(shape.uid());
+        let hostname = shape.spec.hostname.as_deref().unwrap_or(shape.name());
+        let mut hosts = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost\n".to_owned();
+        match &shape.spec.subdomain {
+            Some(subdomain) => hosts.push_str(&format!(
+                "{address}\t{hostname}.{subdomain}.{}.svc.cluster.local\t{hostname}\n",
+                shape.namespace()
+            )),
+            None => hosts.push_str(&format!("{address}\t{hostname}\n")),
+        }
+        for alias in shape.spec.host_aliases.iter().flatten() {
+            let names = alias.hostnames.clone().unwrap_or_default().join("\t");
+            hosts.push_str(&format!("{}\t{names}\n", alias.ip));
+        }
+        std::fs::write(folder.join("hosts"), hosts)?;
+        std::fs::write(folder.join("hostname"), format!("{hostname}\n"))?;
+        if let (Network::Bridge(_), Some(resolver)) = (self.network.as_ref(), self.network.resolver()) {
+            let namespace = shape.namespace();
+            let text = format!(
+                "search {namespace}.svc.cluster.local svc.cluster.local cluster.local\nnameserver {resolver}\noptions ndots:5\n"
+            );
+            std::fs::write(folder.join("resolv.conf"), text)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,329 @@
+//! Starting one container: from its spec to a shim that runs it.
+//!
+//! Everything that can fail for a reason the user can mend (image, references, volumes) is found out before
+//! anything is started, and named in Kubernetes' words.
+
+use super::environment::{self, Sources, expand};
+use super::probe::Prober;
+use super::spec::{
+    Access, Input, Inside, Mount, Processes, RunRecord, RunSpec, SandboxRecord, StartRecord, load, store,
+};
+use super::{Ended, Process, entry};
+use crate::node::runtime::{Readiness, Running, RuntimeError};
+use crate::node::shape::{Shape, Whole};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use kube::Api;
+use kube::api::ListParams;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// How long a shim may take to say that its container runs.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) fn config_error(message: String) -> RuntimeError {
+    RuntimeError::Configuration {
+        reason: "CreateContainerConfigError",
+        message,
+    }
+}
+
+impl Process {
+    pub(super) async fn launch(&self, pod: Arc<Pod>, name: &str, restarts: u32) -> Result<Running, RuntimeError> {
+        let shape = Shape::of(&pod);
+        let found = shape
+            .find(name)
+            .ok_or_else(|| config_error(format!("the pod has no container \"{name}\"")))?;
+        let container: &Whole = &found;
+        let image = container.image.as_deref().unwrap_or_default();
+        let resolved = self.catalogue.resolve(image)?;
+        if let Some(remark) = &resolved.remark {
+            self.events.normal(&pod, "Pulled", remark, self.clock.now());
+        }
+        let folder = self.pod_folder(shape.uid());
+        let sandbox: SandboxRecord =
+            load(&folder.join("sandbox.json")).ok_or_else(|| RuntimeError::run("the pod's sandbox is gone"))?;
+        let sources = self.sources(&shape, Some(container), &sandbox.addresses).await?;
+        let mut env = environment::variables(&shape, container, &sources)?;
+        if sandbox.holder.is_none()
+            && let Some(address) = sandbox.addresses.first()
+        {
+            env.push(("STEAD_LISTEN".to_owned(), address.to_string()));
+        }
+        let variables: BTreeMap<String, String> = env.iter().cloned().collect();
+        let argv = command_line(container, &resolved.entrypoint, &resolved.arguments, &variables);
+        let own = folder.join("containers").join(name);
+        let root = own.join("root");
+        std::fs::create_dir_all(&root).map_err(|error| RuntimeError::run(error.to_string()))?;
+        let message = own.join(format!("{restarts}.message"));
+        std::fs::write(&message, "").map_err(|error| RuntimeError::run(error.to_string()))?;
+        let inside = match sandbox.holder {
+            Some(holder) => {
+                let mut mounts = self.mounts(&shape, container, &folder, &sources)?;
+                let path = container
+                    .termination_message_path
+                    .as_deref()
+                    .unwrap_or("/dev/termination-log");
+                if !path.starts_with("/dev/") {
+                    mounts.push(Mount {
+                        source: message,
+                        target: path.into(),
+                        access: Access::ReadWrite,
+                    });
+                }
+                let processes = if shape.spec.host_pid == Some(true) {
+                    Processes::Host
+                } else {
+                    Processes::Own
+                };
+                Some(Inside {
+                    sandbox: holder.pid,
+                    mounts,
+                    root,
+                    processes,
+                })
+            }
+            None => None,
+        };
+        let argv = if inside.is_some() {
+            self.seen_from_inside(argv)
+        } else {
+            argv
+        };
+        let security = container.security_context.as_ref();
+        let pod_security = shape.spec.security_context.as_ref();
+        let user = security
+            .and_then(|own| own.run_as_user)
+            .or_else(|| pod_security.and_then(|pod| pod.run_as_user));
+        let group = security
+            .and_then(|own| own.run_as_group)
+            .or_else(|| pod_security.and_then(|pod| pod.run_as_group));
+        let spec = RunSpec {
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            argv,
+            env,
+            directory: container
+                .working_dir
+                .clone()
+                .filter(|path| !path.is_empty())
+                .unwrap_or_else(|| "/".into())
+                .into(),
+            log: own.join(format!("{restarts}.log")),
+            started: own.join(format!("{restarts}.started")),
+            exit: own.join(format!("{restarts}.exit")),
+            input: Input::Nothing,
+            user: user.and_then(|user| u32::try_from(user).ok()),
+            group: group.and_then(|group| u32::try_from(group).ok()),
+            inside,
+            cgroups: Vec::new(),
+        };
+        forget_old_runs(&own, restarts);
+        self.run(&pod, spec, &own, name, restarts, resolved.image_id).await
+    }
+
+    async fn run(
+        &self,
+        pod: &Arc<Pod>,
+        spec: RunSpec,
+        own: &Path,
+        name: &str,
+        restarts: u32,
+        image_id: String,
+    ) -> Result<Running, RuntimeError> {
+        let uid = Shape::of(pod).uid().to_owned();
+        let failed = |error: std::io::Error| RuntimeError::run(error.to_string());
+        let path = own.join(format!("{restarts}.json"));
+        for stale in [&spec.started, &spec.exit] {
+            let _ = std::fs::remove_file(stale);
+        }
+        store(&path, &spec).map_err(failed)?;
+        let record = RunRecord {
+            container: name.to_owned(),
+            id: spec.id.clone(),
+            restarts,
+            image_id: image_id.clone(),
+            since: self.clock.now(),
+        };
+        store(&own.join("run.json"), &record).map_err(failed)?;
+        let mut command = tokio::process::Command::new(&self.catalogue.own);
+        command.args([entry::VERB, "shim"]).arg(&path);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(failed)?;
+        let started = wait_for_start(&spec, &mut child).await?;
+        let Some(strong) = self.own.upgrade() else {
+            return Err(RuntimeError::run("the node agent ends"));
+        };
+        self.remember(&uid, &record, started.clone(), path, Vec::new());
+        self.supervise(&uid, &record, spec, started.clone(), Ended::Child(Box::new(child)));
+        if let Err(message) = self.after_start(pod, name).await {
+            started.main.kill_group();
+            return Err(RuntimeError::Machine {
+                reason: "PostStartHookError",
+                message,
+            });
+        }
+        let tasks = probe(strong, pod, &record, self.address(&uid));
+        if let Some(run) = self.runs.lock().get_mut(&(uid, name.to_owned())) {
+            run.tasks = tasks;
+        }
+        let (is_started, ready) = without_probes(pod, name);
+        Ok(Running {
+            id: record.id,
+            since: record.since,
+            image_id,
+            started: is_started,
+            ready,
+        })
+    }
+
+    /// Reads what the container's environment, or the pod's volumes, may refer to.
+    pub(super) async fn sources(
+        &self,
+        shape: &Shape<'_>,
+        container: Option<&Whole>,
+        addresses: &[IpAddr],
+    ) -> Result<Sources, RuntimeError> {
+        let mut sources = Sources {
+            addresses: addresses.to_vec(),
+            host: Some(self.host),
+            cpus: self.capacity.cpus,
+            memory_bytes: self.capacity.memory_bytes,
+            ..Sources::default()
+        };
+        let Some(container) = container else { return Ok(sources) };
+        let (mut maps, mut secrets) = (BTreeSet::new(), BTreeSet::new());
+        for from in container.env_from.iter().flatten() {
+            maps.extend(from.config_map_ref.iter().map(|reference| reference.name.clone()));
+            secrets.extend(from.secret_ref.iter().map(|reference| reference.name.clone()));
+        }
+        for source in container
+            .env
+            .iter()
+            .flatten()
+            .filter_map(|variable| variable.value_from.as_ref())
+        {
+            maps.extend(source.config_map_key_ref.iter().map(|reference| reference.name.clone()));
+            secrets.extend(source.secret_key_ref.iter().map(|reference| reference.name.clone()));
+        }
+        let failed = |error: kube::Error| config_error(error.to_string());
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), shape.namespace());
+        for name in maps {
+            if let Some(map) = api.get_opt(&name).await.map_err(failed)? {
+                sources.config_maps.insert(name, map);
+            }
+        }
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), shape.namespace());
+        for name in secrets {
+            if let Some(secret) = api.get_opt(&name).await.map_err(failed)? {
+                sources.secrets.insert(name, secret);
+            }
+        }
+        let api: Api<Service> = Api::namespaced(self.client.clone(), shape.namespace());
+        sources.services = api.list(&ListParams::default()).await.map_err(failed)?.items;
+        if shape.namespace() != "default" {
+            let api: Api<Service> = Api::namespaced(self.client.clone(), "default");
+            sources
+                .services
+                .extend(api.get_opt("kubernetes").await.map_err(failed)?);
+        }
+        Ok(sources)
+    }
+}
+
+/// Logs and records of all but the last run go.
+fn forget_old_runs(folder: &Path, restarts: u32) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name
+            .to_str()
+            .and_then(|name| name.split('.').next()?.parse::<u32>().ok());
+        if number.is_some_and(|number| number + 1 < restarts) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn command_line(
+    container: &Whole,
+    entrypoint: &[String],
+    arguments: &[String],
+    variables: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let given = |list: &Option<Vec<String>>| -> Option<Vec<String>> {
+        let list = list.as_ref().filter(|list| !list.is_empty())?;
+        Some(list.iter().map(|word| expand(word, variables)).collect())
+    };
+    let command = given(&container.command);
+    let args = given(&container.args);
+    match (command, args) {
+        (Some(command), args) => {
+            // The path of a built-in program inside its real image.
+            let mut line = match command.first().map(String::as_str) {
+                Some("/agnhost" | "agnhost" | "/pause") if entrypoint.len() == 3 => {
+                    [entrypoint, &command[1..]].concat()
+                }
+                _ => command,
+            };
+            line.extend(args.into_iter().flatten());
+            line
+        }
+        (None, Some(args)) => [entrypoint, &args].concat(),
+        (None, None) => [entrypoint, arguments].concat(),
+    }
+}
+
+/// What a container counts as before any probe has spoken.
+pub(super) fn without_probes(pod: &Pod, name: &str) -> (bool, Readiness) {
+    let found = Shape::of(pod).find(name);
+    let has = |probe: fn(&Whole) -> bool| found.as_deref().is_some_and(probe);
+    let started = !has(|container| container.startup_probe.is_some());
+    let ready = started && !has(|container| container.readiness_probe.is_some());
+    (started, if ready { Readiness::Ready } else { Readiness::NotReady })
+}
+
+/// Starts the container's probes, if it has any.
+pub(super) fn probe(process: Arc<Process>, pod: &Pod, record: &RunRecord, address: Option<IpAddr>) -> Vec<AbortHandle> {
+    let found = Shape::of(pod).find(&record.container);
+    let wanted = found.is_some_and(|container| {
+        container.startup_probe.is_some() || container.readiness_probe.is_some() || container.liveness_probe.is_some()
+    });
+    let Some(address) = address.filter(|_| wanted) else {
+        return Vec::new();
+    };
+    let prober = Prober {
+        process,
+        pod: Arc::new(pod.clone()),
+        container: record.container.clone(),
+        id: record.id.clone(),
+        address,
+    };
+    vec![tokio::spawn(prober.run()).abort_handle()]
+}
+
+/// Waits until the shim has written that its container runs, or that it could not start.
+async fn wait_for_start(spec: &RunSpec, child: &mut tokio::process::Child) -> Result<StartRecord, RuntimeError> {
+    let poll = async {
+        let mut wait = Duration::from_micros(500);
+        loop {
+            if let Some(started) = load::<StartRecord>(&spec.started) {
+                return Ok(started);
+            }
+            tokio::select! {
+                _ = child.wait() => {
+                    let exit: Option<super::spec::ExitRecord> = load(&spec.exit);
+                    let started: Option<StartRecord> = load(&spec.started);
+                    let why = exit.and_then(|exit| exit.error).unwrap_or_else(|| "the shim ended at once".to_owned());
+                    return started.ok_or(RuntimeError::run(why));
+                }
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = (wait * 2).min(Duration::from_millis(20));
+        }
+    };
+    let waited = tokio::time::timeout(START_PATIENCE, poll).await;
+    waited.unwrap_or_else(|_| Err(RuntimeError::run("the shim did not start the container in time")))
+}

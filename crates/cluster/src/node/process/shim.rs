@@ -1,0 +1,165 @@
+//! The shim: a small process between the agent and one container.
+//!
+//! It keeps the container's output and its exit code while agents come and go, the way a container runtime's
+//! shims do. It is this same binary, started with a file that says what to run, and has no thread but the two
+//! that copy output.
+
+use super::log::{Log, Stream};
+use super::root;
+use super::spec::{ExitRecord, Input, ProcessId, Processes, RunSpec, StartRecord, load, store};
+use jiff::Timestamp;
+use nix::sched::{CloneFlags, setns, unshare};
+use std::fs::File;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+/// The exit code of a command that cannot be found, as shells have it.
+const NOT_FOUND: i32 = 127;
+
+/// Runs one container to its end. `arguments` is the file that says what to run.
+pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
+    let Some(path) = arguments.first() else {
+        return ExitCode::from(2);
+    };
+    let Some(spec) = load::<RunSpec>(Path::new(path)) else {
+        return ExitCode::from(2);
+    };
+    let record = match run(Path::new(path), &spec, now) {
+        Ok(record) => record,
+        Err(error) => ExitRecord {
+            code: 128,
+            signal: None,
+            at: now(),
+            error: Some(error.to_string()),
+        },
+    };
+    match store(&spec.exit, &record) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run(path: &Path, spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRecord> {
+    // A group of its own: a signal to the agent's terminal must not reach the container.
+    let _ = nix::unistd::setsid();
+    for cgroup in &spec.cgroups {
+        // A machine without this controller runs the container without the limit; the node says so.
+        let _ = std::fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string());
+    }
+    let log = Log::open(&spec.log)?;
+    let mut child = spawn(path, spec)?;
+    let main = i32::try_from(child.id()).ok().and_then(ProcessId::of);
+    let own = i32::try_from(std::process::id()).ok().and_then(ProcessId::of);
+    if let (Some(main), Some(shim)) = (main, own) {
+        store(&spec.started, &StartRecord { shim, main, at: now() })?;
+    }
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        let log = &log;
+        if let Some(out) = out {
+            scope.spawn(move || log.copy(Stream::Stdout, out, now));
+        }
+        if let Some(err) = err {
+            scope.spawn(move || log.copy(Stream::Stderr, err, now));
+        }
+    });
+    let status = child.wait()?;
+    let signal = status.signal();
+    Ok(ExitRecord {
+        code: status
+            .code()
+            .or_else(|| signal.map(|signal| 128 + signal))
+            .unwrap_or(128),
+        signal,
+        at: now(),
+        error: None,
+    })
+}
+
+fn spawn(path: &Path, spec: &RunSpec) -> io::Result<Child> {
+    let mut command = match &spec.inside {
+        Some(inside) => {
+            enter_sandbox(inside.sandbox)?;
+            let mut command = Command::new("/proc/self/exe");
+            command.args(["run-container", "init"]).arg(path);
+            command
+        }
+        None => program(spec)?,
+    };
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.stdin(match spec.input {
+        Input::Nothing => Stdio::null(),
+        Input::Open => Stdio::piped(),
+    });
+    let own_processes = spec
+        .inside
+        .as_ref()
+        .is_some_and(|inside| inside.processes == Processes::Own);
+    if !own_processes {
+        return command.spawn();
+    }
+    // Children are born into the new namespace until this process goes back to its own; a process whose children
+    // would be elsewhere cannot have threads, and the copiers of output are threads.
+    let home = File::open("/proc/self/ns/pid")?;
+    unshare(CloneFlags::CLONE_NEWPID)?;
+    let child = command.spawn();
+    setns(home, CloneFlags::CLONE_NEWPID)?;
+    child
+}
+
+/// Moves this process into the namespaces that the pod's containers share.
+pub fn enter_sandbox(holder: i32) -> io::Result<()> {
+    for (name, flag) in [
+        ("ipc", CloneFlags::CLONE_NEWIPC),
+        ("uts", CloneFlags::CLONE_NEWUTS),
+        ("net", CloneFlags::CLONE_NEWNET),
+    ] {
+        setns(File::open(format!("/proc/{holder}/ns/{name}"))?, flag)?;
+    }
+    Ok(())
+}
+
+/// The container's first process: builds its root, then becomes the program.
+pub fn init(arguments: &[String]) -> ExitCode {
+    let Some(spec) = arguments.first().and_then(|path| load::<RunSpec>(Path::new(path))) else {
+        return ExitCode::from(2);
+    };
+    let built = match &spec.inside {
+        Some(inside) => root::enter(inside),
+        None => Ok(()),
+    };
+    let error = match built.and_then(|()| program(&spec)) {
+        Ok(mut program) => program.exec(),
+        Err(error) => error,
+    };
+    complain(&format!("cannot start {:?}: {error}", spec.argv.first()));
+    ExitCode::from(u8::try_from(NOT_FOUND).unwrap_or(1))
+}
+
+/// Says why a container cannot start, in its own log.
+fn complain(message: &str) {
+    use std::io::Write;
+    let _ = writeln!(io::stderr(), "{message}");
+}
+
+fn program(spec: &RunSpec) -> io::Result<Command> {
+    let name = spec
+        .argv
+        .first()
+        .ok_or_else(|| io::Error::other("the container has no command"))?;
+    let mut command = Command::new(name);
+    command
+        .args(&spec.argv[1..])
+        .env_clear()
+        .envs(spec.env.iter().map(|(name, value)| (name, value)));
+    command.current_dir(&spec.directory);
+    if let Some(group) = spec.group {
+        command.gid(group);
+    }
+    if let Some(user) = spec.user {
+        command.uid(user);
+    }
+    Ok(command)
+}

@@ -1,0 +1,168 @@
+//! What the agent writes down for a shim to run, and what the shim writes down for the agent.
+//!
+//! Everything about a running container is on disk before it matters: an agent that is started again, or
+//! `stead down` after a kill -9, finds every process by its number and start time.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One run of one container.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunSpec {
+    pub id: String,
+    pub argv: Vec<String>,
+    pub env: Vec<(String, String)>,
+    pub directory: PathBuf,
+    pub log: PathBuf,
+    /// Where the shim says which processes it has.
+    pub started: PathBuf,
+    /// Where the shim says how the container ended.
+    pub exit: PathBuf,
+    /// Where programs outside the container are asked for a terminal or input.
+    pub input: Input,
+    pub user: Option<u32>,
+    pub group: Option<u32>,
+    /// Present where the container has a file system and processes of its own.
+    pub inside: Option<Inside>,
+    /// Directories of control groups to join, made by the agent.
+    pub cgroups: Vec<PathBuf>,
+}
+
+/// What a container reads.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Input {
+    Nothing,
+    Open,
+}
+
+/// A container with a root of its own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Inside {
+    /// The process that holds the pod's namespaces.
+    pub sandbox: i32,
+    pub mounts: Vec<Mount>,
+    /// An empty directory that the container's root is built on.
+    pub root: PathBuf,
+    pub processes: Processes,
+}
+
+/// Whose processes a container sees.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Processes {
+    Own,
+    /// Those of the machine (`hostPID`).
+    Host,
+}
+
+/// One directory or file of the machine, seen at a place inside the container.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Mount {
+    pub source: PathBuf,
+    pub target: PathBuf,
+    pub access: Access,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// A process that can be told from a later one with the same number.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct ProcessId {
+    pub pid: i32,
+    /// The start time in the kernel's ticks since boot.
+    pub start: u64,
+}
+
+/// What the shim writes once the container runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StartRecord {
+    pub shim: ProcessId,
+    pub main: ProcessId,
+    pub at: Timestamp,
+}
+
+/// What the shim writes when the container has ended, or could not start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExitRecord {
+    pub code: i32,
+    pub signal: Option<i32>,
+    pub at: Timestamp,
+    /// Set if the program could not be started at all.
+    pub error: Option<String>,
+}
+
+/// What the agent keeps about a pod's sandbox.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SandboxRecord {
+    pub uid: String,
+    pub namespace: String,
+    pub name: String,
+    pub addresses: Vec<std::net::IpAddr>,
+    /// The process that holds the namespaces, if the pod has any.
+    pub holder: Option<ProcessId>,
+}
+
+/// What the agent keeps about a container's run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub container: String,
+    pub id: String,
+    pub restarts: u32,
+    pub image_id: String,
+    pub since: Timestamp,
+}
+
+impl ProcessId {
+    /// The process with that number now, if there is one.
+    pub fn of(pid: i32) -> Option<ProcessId> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name may hold spaces and brackets; the fields after the last bracket are numbers.
+        let fields = stat.rsplit_once(')')?.1;
+        let mut fields = fields.split_whitespace();
+        if fields.next()? == "Z" {
+            return None;
+        }
+        let start = fields.nth(18)?.parse().ok()?;
+        Some(ProcessId { pid, start })
+    }
+
+    /// Whether this very process still runs.
+    pub fn is_alive(self) -> bool {
+        ProcessId::of(self.pid) == Some(self)
+    }
+
+    /// Sends a signal, if this very process still runs.
+    pub fn signal(self, signal: nix::sys::signal::Signal) {
+        if self.is_alive() {
+            // The process may end between the check and the signal; then there is nothing left to tell it.
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid), signal);
+        }
+    }
+
+    /// Kills the process and, where it leads one, its group.
+    pub fn kill_group(self) {
+        if self.is_alive() {
+            let pid = nix::unistd::Pid::from_raw(self.pid);
+            let _ = nix::sys::signal::killpg(pid, nix::sys::signal::Signal::SIGKILL);
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
+/// Writes a record so that a reader sees all of it or nothing.
+pub fn store(path: &Path, record: &impl Serialize) -> io::Result<()> {
+    let bytes = serde_json::to_vec(record)?;
+    let temporary = path.with_extension("new");
+    std::fs::write(&temporary, bytes)?;
+    std::fs::rename(&temporary, path)
+}
+
+/// Reads a record; absent or unreadable is nothing.
+pub fn load<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}

@@ -1,0 +1,259 @@
+//! The agent's own HTTPS server: logs, exec, attach, port-forward and numbers, as a kubelet serves them.
+//!
+//! Only the API server calls it, with a client certificate that the listener checks; it passes upgraded
+//! connections through, so that the WebSocket protocols of clients arrive here as they were sent.
+
+mod forward;
+mod logs;
+mod stream;
+
+use super::process::Process;
+use bytes::Bytes;
+use futures::TryStreamExt;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// The body of an answer.
+type Body = BoxBody<Bytes, io::Error>;
+
+/// Where the server listens, and as whom.
+pub struct Serving {
+    pub listener: TcpListener,
+    /// Must ask for a client certificate of the API server: whoever connects may run commands in pods.
+    pub tls: Arc<rustls::ServerConfig>,
+}
+
+/// Serves until `stop`.
+pub async fn serve(serving: Serving, process: Arc<Process>, stop: CancellationToken) {
+    let acceptor = TlsAcceptor::from(serving.tls);
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = serving.listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of file descriptors: give others the time to close some.
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            continue;
+        };
+        let (acceptor, process) = (acceptor.clone(), process.clone());
+        tokio::spawn(async move {
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let service = hyper::service::service_fn(move |request| {
+                let process = process.clone();
+                async move { Ok::<_, Infallible>(answer(process, request).await) }
+            });
+            let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            // A broken connection concerns its client alone.
+            let _ = builder
+                .serve_connection_with_upgrades(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+/// The query of a request, names in order with all their values.
+#[derive(Debug, Default)]
+pub struct Parameters(BTreeMap<String, Vec<String>>);
+
+impl Parameters {
+    pub fn parse(query: &str) -> Parameters {
+        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            found.entry(decode(name)).or_default().push(decode(value));
+        }
+        Parameters(found)
+    }
+
+    pub fn all(&self, name: &str) -> &[String] {
+        self.0.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.all(name).first().map(String::as_str)
+    }
+
+    /// Whether a switch is on, under either of its names: kubelets and API servers spell them differently.
+    pub fn is_on(&self, names: [&str; 2]) -> bool {
+        names.iter().any(|name| matches!(self.text(name), Some("1" | "true")))
+    }
+}
+
+/// Decodes `%20` and `+`. What is no code stays as it is.
+fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut result = Vec::with_capacity(bytes.len());
+    let mut place = 0;
+    while let Some(byte) = bytes.get(place) {
+        let code = bytes
+            .get(place + 1..place + 3)
+            .and_then(|code| std::str::from_utf8(code).ok());
+        match (byte, code.and_then(|code| u8::from_str_radix(code, 16).ok())) {
+            (b'%', Some(decoded)) => {
+                result.push(decoded);
+                place += 2;
+            }
+            (b'+', _) => result.push(b' '),
+            (other, _) => result.push(*other),
+        }
+        place += 1;
+    }
+    String::from_utf8_lossy(&result).into_owned()
+}
+
+async fn answer(process: Arc<Process>, request: Request<Incoming>) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    let parameters = Parameters::parse(request.uri().query().unwrap_or_default());
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    match parts.as_slice() {
+        ["healthz"] => text(StatusCode::OK, "ok"),
+        ["containerLogs", namespace, pod, container] if request.method() == Method::GET => {
+            logs(&process, namespace, pod, container, &parameters)
+        }
+        [verb @ ("exec" | "attach"), namespace, pod, rest @ ..] => {
+            let container = rest
+                .last()
+                .copied()
+                .or(parameters.text("container"))
+                .unwrap_or_default()
+                .to_owned();
+            let Some(uid) = process.uid(namespace, pod) else {
+                return no_pod(namespace, pod);
+            };
+            let command = match *verb {
+                "exec" => Some(parameters.all("command").to_vec()),
+                _ => None,
+            };
+            stream::upgrade(
+                process,
+                request,
+                stream::Wanted {
+                    uid,
+                    container,
+                    command,
+                    parameters,
+                },
+            )
+        }
+        ["portForward", namespace, pod, ..] => {
+            let Some(uid) = process.uid(namespace, pod) else {
+                return no_pod(namespace, pod);
+            };
+            forward::upgrade(process, request, &uid, &parameters)
+        }
+        ["stats", "summary"] => json(process.summary()),
+        _ => text(StatusCode::NOT_FOUND, "404 page not found"),
+    }
+}
+
+fn logs(
+    process: &Arc<Process>,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    parameters: &Parameters,
+) -> Response<Body> {
+    let Some(uid) = process.uid(namespace, pod) else {
+        return no_pod(namespace, pod);
+    };
+    let wanted = match logs::Wanted::parse(parameters, process.clock.now()) {
+        Ok(wanted) => wanted,
+        Err(message) => return text(StatusCode::BAD_REQUEST, &message),
+    };
+    let Some(path) = process.log_path(&uid, container, wanted.which) else {
+        let what = match wanted.which {
+            super::process::Which::Previous => "previous terminated container",
+            super::process::Which::Current => "container",
+        };
+        return text(
+            StatusCode::BAD_REQUEST,
+            &format!("{what} \"{container}\" in pod \"{pod}\" not found"),
+        );
+    };
+    let process = process.clone();
+    let container = container.to_owned();
+    let alive = move || process.is_running(&uid, &container);
+    let chunks = logs::read(path, wanted, alive).map_ok(Frame::data);
+    respond(StatusCode::OK, "text/plain", BodyExt::boxed(StreamBody::new(chunks)))
+}
+
+fn no_pod(namespace: &str, pod: &str) -> Response<Body> {
+    text(
+        StatusCode::NOT_FOUND,
+        &format!("pod \"{pod}\" in namespace \"{namespace}\" is not on this node"),
+    )
+}
+
+fn text(status: StatusCode, message: &str) -> Response<Body> {
+    let body = Full::new(Bytes::from(message.to_owned())).map_err(|never| match never {});
+    respond(status, "text/plain", body.boxed())
+}
+
+fn json(value: serde_json::Value) -> Response<Body> {
+    let body = Full::new(Bytes::from(value.to_string())).map_err(|never| match never {});
+    respond(StatusCode::OK, "application/json", body.boxed())
+}
+
+fn respond(status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+    response
+}
+
+/// The answer that turns a request into a WebSocket of one of the protocols, or says why not.
+fn switch(request: &Request<Incoming>, known: &[&'static str]) -> Result<Response<Body>, String> {
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let websocket = header("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"));
+    let Some(key) = header("sec-websocket-key").filter(|_| websocket) else {
+        return Err("only WebSocket connections are served; clients that ask for SPDY are too old".to_owned());
+    };
+    let offered: Vec<&str> = header("sec-websocket-protocol")
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .collect();
+    let chosen = known.iter().find(|name| offered.contains(name));
+    let Some(chosen) = chosen.copied() else {
+        return Err(format!("none of the protocols {offered:?} is served"));
+    };
+    let accept = tokio_tungstenite::tungstenite::handshake::derive_accept_key(key.as_bytes());
+    let mut response = text(StatusCode::SWITCHING_PROTOCOLS, "");
+    let headers = response.headers_mut();
+    headers.remove(http::header::CONTENT_TYPE);
+    headers.insert("connection", http::HeaderValue::from_static("Upgrade"));
+    headers.insert("upgrade", http::HeaderValue::from_static("websocket"));
+    headers.insert("sec-websocket-protocol", http::HeaderValue::from_static(chosen));
+    if let Ok(accept) = http::HeaderValue::from_str(&accept) {
+        headers.insert("sec-websocket-accept", accept);
+    }
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_decoded_and_keeps_every_value() {
+        let parameters = Parameters::parse("command=echo&command=a%20b%2Bc&stdin=true&x=100%");
+        assert_eq!(parameters.all("command"), ["echo", "a b+c"]);
+        assert!(parameters.is_on(["input", "stdin"]));
+        assert_eq!(parameters.text("x"), Some("100%"));
+    }
+}

@@ -1,0 +1,69 @@
+//! What the table says about Services, for the proxy and for DNS.
+
+use super::dns::answer;
+use super::{Listen, Table};
+use hickory_proto::op::{Message, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, RecordType};
+use serde_json::json;
+use std::net::Ipv4Addr;
+
+fn table() -> Table {
+    let mut table = Table::default();
+    for (name, address) in [("web", "10.96.0.10"), ("db", "None")] {
+        let service = json!({
+            "metadata": { "name": name, "namespace": "ns" },
+            "spec": { "clusterIP": address, "ports": [{ "name": "http", "port": 80, "nodePort": 30080 }] },
+        });
+        table.apply_service(serde_json::from_value(service).unwrap());
+        let slice = json!({
+            "metadata": {
+                "name": format!("{name}-1"), "namespace": "ns",
+                "labels": { "kubernetes.io/service-name": name },
+            },
+            "addressType": "IPv4",
+            "ports": [{ "name": "http", "port": 8080 }],
+            "endpoints": [
+                { "addresses": ["198.18.0.2"], "hostname": "db-0", "conditions": { "ready": true } },
+                { "addresses": ["198.18.0.3"], "hostname": "db-1", "conditions": { "ready": false } },
+            ],
+        });
+        table.apply_slice(serde_json::from_value(slice).unwrap());
+    }
+    table
+}
+
+fn ask(name: &str) -> (ResponseCode, Vec<Ipv4Addr>) {
+    let mut question = Message::query();
+    question.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
+    let answer = Message::from_vec(&answer(&table(), &question.to_vec().unwrap()).unwrap()).unwrap();
+    let addresses = answer.answers.iter().filter_map(|record| match &record.data {
+        RData::A(address) => Some(address.0),
+        _ => None,
+    });
+    (answer.metadata.response_code, addresses.collect())
+}
+
+#[test]
+fn connections_go_to_ready_endpoints_only() {
+    let routes = table().routes();
+    let cluster = Listen::Cluster(Ipv4Addr::new(10, 96, 0, 10), 80);
+    assert_eq!(routes[&cluster], ["198.18.0.2:8080".parse().unwrap()]);
+    assert_eq!(routes[&Listen::NodePort(30080)], ["198.18.0.2:8080".parse().unwrap()]);
+}
+
+#[test]
+fn a_service_has_its_cluster_address_by_name() {
+    assert_eq!(
+        ask("web.ns.svc.cluster.local."),
+        (ResponseCode::NoError, vec![Ipv4Addr::new(10, 96, 0, 10)])
+    );
+    assert_eq!(ask("none.ns.svc.cluster.local.").0, ResponseCode::NXDomain);
+    assert_eq!(ask("example.com.").0, ResponseCode::NXDomain);
+}
+
+#[test]
+fn a_headless_service_has_its_pods_and_their_names() {
+    assert_eq!(ask("db.ns.svc.cluster.local.").1, [Ipv4Addr::new(198, 18, 0, 2)]);
+    assert_eq!(ask("db-0.db.ns.svc.cluster.local.").1, [Ipv4Addr::new(198, 18, 0, 2)]);
+    assert_eq!(ask("db-1.db.ns.svc.cluster.local.").0, ResponseCode::NXDomain);
+}
