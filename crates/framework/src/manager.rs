@@ -10,12 +10,14 @@ use crate::cache::{Cache, CacheSettings, Namespaces};
 use crate::clock::{self, Clock};
 use crate::controller::{Controller, ControllerHandle, Runtime, Surroundings};
 use crate::events::{self, Poster, Recorder};
-use crate::leader::Fence;
+use crate::leader::{Fence, LeaderElection};
 use crate::metrics::Metrics;
+use crate::webhook::{WebhookOptions, Webhooks};
 use crate::writer::{Mode, Writer};
 use http::HeaderValue;
 use kube::Client;
 use parking_lot::Mutex;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +39,8 @@ pub struct ManagerOptions {
     pub mode: Mode,
     /// How long a shutdown waits for reconciles that run.
     pub drain: Duration,
+    /// None: no election, this process always writes.
+    pub election: Option<LeaderElection>,
     /// The seed of jitter and reconcile ids; a test sets it to repeat a run.
     pub seed: u64,
 }
@@ -45,18 +49,40 @@ pub struct ManagerOptions {
 pub struct ManagerBuilder {
     client: Client,
     options: ManagerOptions,
+    probes: Option<TcpListener>,
+    metrics: Option<TcpListener>,
+    webhooks: Option<Hooks>,
+}
+
+/// Webhooks, until they are served.
+struct Hooks {
+    listener: TcpListener,
+    options: WebhookOptions,
+    webhooks: Webhooks,
 }
 
 /// Many controllers in one process.
 pub struct Manager {
     options: ManagerOptions,
     client: Client,
+    /// The client without fence, for the Lease.
+    unfenced: Client,
     cache: Cache,
     metrics: Metrics,
     fence: Fence,
     recorder: Recorder,
     poster: Mutex<Option<Poster>>,
     controllers: Mutex<Vec<Runtime>>,
+    handles: Arc<Mutex<Vec<ControllerHandle>>>,
+    listeners: Mutex<Listeners>,
+}
+
+/// Where the manager answers, until it does.
+#[derive(Default)]
+struct Listeners {
+    probes: Option<TcpListener>,
+    metrics: Option<TcpListener>,
+    webhooks: Option<Hooks>,
 }
 
 impl ManagerBuilder {
@@ -110,6 +136,34 @@ impl ManagerBuilder {
         self
     }
 
+    /// Elects a leader among replicas; only the leader writes.
+    pub fn leader_election(mut self, election: LeaderElection) -> Self {
+        self.options.election = Some(election);
+        self
+    }
+
+    /// Serves `/healthz`, `/readyz` and, to this machine alone, `/debug/reconciles`.
+    pub fn probes(mut self, listener: TcpListener) -> Self {
+        self.probes = Some(listener);
+        self
+    }
+
+    /// Serves `/metrics`.
+    pub fn metrics(mut self, listener: TcpListener) -> Self {
+        self.metrics = Some(listener);
+        self
+    }
+
+    /// Serves webhooks with certificates of their own. Standbys serve them too.
+    pub fn webhooks(mut self, listener: TcpListener, options: WebhookOptions, webhooks: Webhooks) -> Self {
+        self.webhooks = Some(Hooks {
+            listener,
+            options,
+            webhooks,
+        });
+        self
+    }
+
     /// The seed of everything random, to repeat a run.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
@@ -120,9 +174,13 @@ impl ManagerBuilder {
     pub fn build(self) -> Manager {
         let options = self.options;
         let metrics = Metrics::default();
-        let fence = Fence::open();
+        let fence = match options.election {
+            Some(_) => Fence::closed(),
+            None => Fence::open(),
+        };
         let agent = user_agent(&options);
-        let client = crate::client::wrap(self.client, fence.clone(), metrics.clone(), agent);
+        let wrap = |fence| crate::client::wrap(self.client.clone(), fence, metrics.clone(), agent.clone());
+        let (client, unfenced) = (wrap(fence.clone()), wrap(Fence::open()));
         let cache = Cache::new(
             client.clone(),
             options.namespaces.clone(),
@@ -142,12 +200,19 @@ impl ManagerBuilder {
         Manager {
             options,
             client,
+            unfenced,
             cache,
             metrics,
             fence,
             recorder,
             poster: Mutex::new(Some(poster)),
             controllers: Mutex::default(),
+            handles: Arc::default(),
+            listeners: Mutex::new(Listeners {
+                probes: self.probes,
+                metrics: self.metrics,
+                webhooks: self.webhooks,
+            }),
         }
     }
 }
@@ -157,6 +222,9 @@ impl Manager {
     pub fn builder(client: Client) -> ManagerBuilder {
         ManagerBuilder {
             client,
+            probes: None,
+            metrics: None,
+            webhooks: None,
             options: ManagerOptions {
                 name: "stead-operator".to_owned(),
                 field_manager: "stead-operator".to_owned(),
@@ -166,6 +234,7 @@ impl Manager {
                 clock: clock::system(),
                 mode: Mode::Live,
                 drain: DRAIN,
+                election: None,
                 seed: rand::random(),
             },
         }
@@ -213,6 +282,7 @@ impl Manager {
             root: runtime.root.clone(),
         };
         self.controllers.lock().push(runtime);
+        self.handles.lock().push(handle.clone());
         handle
     }
 }

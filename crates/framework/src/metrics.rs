@@ -4,6 +4,7 @@
 //! just work; what they do not have is named `stead_*`. The registry is our own, because those names do
 //! not fit the renaming that OpenMetrics libraries do to counters.
 
+mod process;
 mod registry;
 
 pub use registry::{Counter, Gauge, Histogram, Registry};
@@ -57,6 +58,7 @@ impl Metrics {
 
     /// What `/metrics` answers.
     pub fn render(&self) -> String {
+        process::read(&self.registry);
         self.registry.render()
     }
 

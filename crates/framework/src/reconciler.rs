@@ -33,6 +33,7 @@ pub struct Context {
     pub(crate) writer: Writer,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: Recorder,
+    pub(crate) metrics: crate::metrics::Metrics,
     pub(crate) owned: Arc<[Arc<dyn OwnedStore>]>,
     /// What the planning reconciler leaves for the history.
     pub(crate) plan: Arc<Mutex<Option<String>>>,

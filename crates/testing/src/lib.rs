@@ -4,6 +4,8 @@
 //! where `cargo xtask kubernetes` has built them: the judge of what the embedded cluster should do.
 
 pub mod children;
+pub mod embedded;
+pub mod faults;
 pub mod kubernetes;
 pub mod skip;
 pub mod tools;

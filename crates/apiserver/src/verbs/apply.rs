@@ -42,7 +42,12 @@ pub async fn apply(
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(ApiError::conflict(&call.group_resource(), &call.path.name, why));
         }
-        let created = desired(call, None, &config, options)?;
+        let mut created = desired(call, None, &config, options)?;
+        // An apply may name the version that it expects; where there is no object there is nothing to compare it
+        // with, and Kubernetes creates one. Clients use it to say "create, but never change".
+        if let Some(meta) = created.object.get_mut("metadata").and_then(Value::as_object_mut) {
+            meta.remove("resourceVersion");
+        }
         match create_object(call, created.object, Ownership::Applied, options).await {
             Err(error) if error.reason == "AlreadyExists" => {}
             other => return other?.answer(call, 201),

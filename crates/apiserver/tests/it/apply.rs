@@ -169,3 +169,18 @@ async fn the_field_sets_of_built_in_kinds_are_those_of_the_real_server() {
         );
     }
 }
+
+#[tokio::test]
+async fn an_apply_that_names_a_version_creates_where_nothing_is_and_conflicts_with_what_is_there() {
+    let api = Api::start().await;
+    let note = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: note, resourceVersion: '1'}
+data: {a: b}
+";
+    let path = "/api/v1/namespaces/default/configmaps/note";
+    assert_eq!(apply(&api, path, "one", note).await.code, 201);
+    let (code, reason, _) = apply(&api, path, "one", note).await.failure();
+    assert_eq!((code, reason.as_str()), (409, "Conflict"));
+}

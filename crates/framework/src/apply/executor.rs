@@ -173,17 +173,16 @@ impl Executor<'_> {
         self.must_be_current()?;
         let (kind, key) = (desired.kind.clone(), desired.key.clone());
         if self.experience.wars.is_loop(&kind, &key, wish, Instant::now()) {
+            self.context.metrics.hot_loop(&self.context.controller);
             return Err(Error::new(
                 Class::Bug,
                 format!("{kind} {key} was written the same way again and again; waiting before the next attempt"),
             ));
         }
         self.experience.memory.forget(&kind, &key);
-        let answer = self
-            .context
-            .writer
-            .send(Draft::new(Verb::Apply, kind, key, body))
-            .await?;
+        let draft = Draft::new(Verb::Apply, kind.clone(), key.clone(), body);
+        let answer = self.context.writer.send(draft).await?;
+        self.experience.wars.wrote(&kind, &key, wish, Instant::now());
         let owned = hash(&owned_part(&answer, self.context.writer.manager()));
         let text = |field: &str| answer["metadata"][field].as_str().map(str::to_owned);
         self.remember(desired, text("uid"), text("resourceVersion"), wish, owned);

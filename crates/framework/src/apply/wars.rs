@@ -74,7 +74,7 @@ impl Wars {
         fields
     }
 
-    /// A write is about to be made. Whether the same one was made so often that it must be a loop.
+    /// Whether a write was made so often that making it again would be a loop.
     pub fn is_loop(&self, kind: &Kind, key: &Key, write: u64, now: Instant) -> bool {
         self.with(kind, key, |front| {
             while front
@@ -84,12 +84,19 @@ impl Wars {
             {
                 front.writes.pop_front();
             }
-            let same = front.writes.iter().filter(|(before, _)| *before == write).count();
-            if same < SAME_WRITE {
-                front.writes.push_back((write, now));
-            }
-            same >= SAME_WRITE
+            front.writes.iter().filter(|(before, _)| *before == write).count() >= SAME_WRITE
         })
+    }
+
+    /// A write was made. One that was refused changed nothing, and trying it again is no loop.
+    pub fn wrote(&self, kind: &Kind, key: &Key, write: u64, now: Instant) {
+        self.with(kind, key, |front| {
+            // More than this are a loop of any kind; the oldest tell nothing new.
+            if front.writes.len() >= 4 * SAME_WRITE {
+                front.writes.pop_front();
+            }
+            front.writes.push_back((write, now));
+        });
     }
 
     fn with<T>(&self, kind: &Kind, key: &Key, act: impl FnOnce(&mut Front) -> T) -> T {
@@ -98,5 +105,54 @@ impl Wars {
             objects.clear();
         }
         act(objects.entry((kind.clone(), key.clone())).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book() -> (Kind, Key) {
+        (
+            Kind::of::<k8s_openapi::api::core::v1::ConfigMap>(),
+            Key::namespaced("a", "b"),
+        )
+    }
+
+    #[test]
+    fn f44_five_times_in_ten_minutes_and_a_field_is_left_alone_until_the_wish_changes() {
+        let (wars, (kind, key), start) = (Wars::default(), book(), Instant::now());
+        let field = [("/data/of".to_owned(), 7)];
+        let at = |minutes: u64| start + Duration::from_secs(60 * minutes);
+        for minute in 0..4 {
+            assert!(wars.taken_back(&kind, &key, &field, at(minute)).is_empty());
+        }
+        assert_eq!(wars.taken_back(&kind, &key, &field, at(4)), ["/data/of"]);
+        assert_eq!(wars.conceded(&kind, &key, |_| 7), ["/data/of"]);
+        assert!(
+            wars.conceded(&kind, &key, |_| 8).is_empty(),
+            "a new wish is a new question"
+        );
+    }
+
+    #[test]
+    fn five_times_in_an_hour_is_no_war() {
+        let (wars, (kind, key), start) = (Wars::default(), book(), Instant::now());
+        for round in 0..20u64 {
+            let now = start + Duration::from_secs(720 * round);
+            assert!(wars.taken_back(&kind, &key, &[("/x".to_owned(), 1)], now).is_empty());
+        }
+    }
+
+    #[test]
+    fn the_same_write_again_and_again_is_a_loop_and_refused_attempts_are_not() {
+        let (wars, (kind, key), now) = (Wars::default(), book(), Instant::now());
+        for _ in 0..10 {
+            assert!(!wars.is_loop(&kind, &key, 1, now));
+            wars.wrote(&kind, &key, 1, now);
+        }
+        assert!(wars.is_loop(&kind, &key, 1, now));
+        assert!(!wars.is_loop(&kind, &key, 2, now));
+        assert!(!wars.is_loop(&kind, &key, 1, now + Duration::from_secs(61)));
     }
 }

@@ -58,6 +58,7 @@ pub(crate) struct Template {
     pub clock: Arc<dyn Clock>,
     pub events: Recorder,
     pub fence: Fence,
+    pub metrics: Metrics,
     owned: Arc<[Arc<dyn super::OwnedStore>]>,
 }
 
@@ -115,6 +116,7 @@ impl Runtime {
                 clock: around.clock,
                 events: around.events,
                 fence: around.fence,
+                metrics: around.metrics,
                 owned: owned.into(),
             }),
             runs: Arc::new(AtomicU64::new(around.seed)),
@@ -260,6 +262,7 @@ impl Runtime {
             writer: template.writer.fresh(),
             clock: template.clock.clone(),
             events: template.events.clone(),
+            metrics: template.metrics.clone(),
             owned: template.owned.clone(),
             plan: Arc::default(),
         }

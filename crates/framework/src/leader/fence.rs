@@ -26,6 +26,16 @@ enum Gate {
     Closed,
 }
 
+impl Gate {
+    fn is_open(&self) -> bool {
+        match self {
+            Gate::Open => true,
+            Gate::OpenUntil(instant) => Instant::now() < *instant,
+            Gate::Closed => false,
+        }
+    }
+}
+
 impl Fence {
     /// A gate that is always open: no election.
     pub fn open() -> Self {
@@ -53,10 +63,9 @@ impl Fence {
 
     /// Whether a write may be sent now.
     pub fn check(&self) -> Result<(), NotLeader> {
-        match *self.state.borrow() {
-            Gate::Open => Ok(()),
-            Gate::OpenUntil(instant) if Instant::now() < instant => Ok(()),
-            Gate::OpenUntil(_) | Gate::Closed => Err(NotLeader),
+        match self.state.borrow().is_open() {
+            true => Ok(()),
+            false => Err(NotLeader),
         }
     }
 
@@ -86,6 +95,6 @@ impl Fence {
     pub async fn won(&self) {
         let mut state = self.state.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
-        let _ = state.wait_for(|gate| *gate != Gate::Closed).await;
+        let _ = state.wait_for(Gate::is_open).await;
     }
 }

@@ -1,9 +1,17 @@
 //! The order in which things start, and stop.
 
 use super::Manager;
+use crate::leader::Election;
+use crate::server::{self, Facts};
+use crate::webhook::{self, Keeper, Reloading};
 use std::future::Future;
-use tokio::task::JoinSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
+
+/// How long the start waits for the first certificate of the webhooks.
+const CERTIFICATE_WAIT: Duration = Duration::from_secs(10);
 
 /// What is started, one after the other; stopping goes the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,53 +41,123 @@ impl Phase {
 }
 
 impl Manager {
-    /// Runs everything until `shutdown` is ready, then drains.
+    /// Runs everything until `shutdown` is ready, then drains. A leader that loses its Lease stops working and
+    /// becomes a standby again, with its caches warm.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), crate::Error> {
         let mut running = Running::default();
-        let started = async {
-            for phase in Phase::ALL {
-                tracing::debug!(?phase, "starting");
+        let working = async {
+            for phase in [Phase::Probes, Phase::Webhooks, Phase::Caches] {
                 self.start(phase, &mut running).await;
             }
-            // Everything runs; only the shutdown ends it.
-            std::future::pending::<()>().await;
+            loop {
+                self.start(Phase::Leader, &mut running).await;
+                self.start(Phase::Controllers, &mut running).await;
+                self.fence.lost().await;
+                // Whoever leads now may be at work: what runs here has been cancelled by the fence, and is only
+                // waited for.
+                self.stop(Phase::Controllers, &mut running).await;
+            }
         };
         tokio::select! {
             () = shutdown => {}
-            () = started => {}
+            () = working => {}
         }
         for phase in Phase::ALL.into_iter().rev() {
-            tracing::debug!(?phase, "stopping");
             self.stop(phase, &mut running).await;
         }
         Ok(())
     }
 
     async fn start(&self, phase: Phase, running: &mut Running) {
+        tracing::debug!(?phase, "starting");
         match phase {
-            Phase::Probes => {
-                if let Some(poster) = self.poster.lock().take() {
-                    running.posting.spawn(poster.run());
-                }
-            }
-            Phase::Webhooks => {}
+            Phase::Probes => self.start_probes(running),
+            Phase::Webhooks => self.start_webhooks(running).await,
             Phase::Caches => {
                 self.cache.start();
                 self.cache.wait_for_sync().await;
             }
-            Phase::Leader => self.fence.won().await,
+            Phase::Leader => {
+                if let (Some(settings), None) = (&self.options.election, &running.election) {
+                    let election = Election::new(
+                        self.unfenced.clone(),
+                        settings.clone(),
+                        &self.options.identity,
+                        self.fence.clone(),
+                        self.options.clock.clone(),
+                        self.metrics.clone(),
+                    );
+                    running.election = Some(tokio::spawn(election.run(running.stop_election.clone())));
+                }
+                self.fence.won().await;
+            }
             Phase::Controllers => {
+                running.stop_controllers = CancellationToken::new();
                 for controller in self.controllers.lock().iter() {
-                    running.controllers.spawn(controller.clone().run(running.stop.clone()));
+                    running
+                        .controllers
+                        .spawn(controller.clone().run(running.stop_controllers.clone()));
                 }
             }
         }
     }
 
+    fn start_probes(&self, running: &mut Running) {
+        if let Some(poster) = self.poster.lock().take() {
+            running.background.spawn(poster.run());
+        }
+        let facts = Facts {
+            cache: self.cache.clone(),
+            metrics: self.metrics.clone(),
+            controllers: self.handles.clone(),
+        };
+        let mut listeners = self.listeners.lock();
+        if let Some(listener) = listeners.probes.take() {
+            running.background.spawn(server::serve(
+                listener,
+                server::probes(facts.clone()),
+                running.stop_servers.clone(),
+            ));
+        }
+        if let Some(listener) = listeners.metrics.take() {
+            running.background.spawn(server::serve(
+                listener,
+                server::metrics(facts),
+                running.stop_servers.clone(),
+            ));
+        }
+    }
+
+    /// Webhooks are served once a certificate is there. Without an API server there is none, and the manager waits
+    /// for it anyway.
+    async fn start_webhooks(&self, running: &mut Running) {
+        let Some(hooks) = self.listeners.lock().webhooks.take() else {
+            return;
+        };
+        let certificate = Arc::new(Reloading::default());
+        let keeper = Keeper {
+            client: self.unfenced.clone(),
+            options: hooks.options,
+            certificate: certificate.clone(),
+            clock: self.options.clock.clone(),
+        };
+        let stop = running.stop_webhooks.clone();
+        let (ready, loaded) = tokio::sync::oneshot::channel();
+        running.background.spawn(keeper.run(ready, stop.clone()));
+        let router = hooks.webhooks.router(self.metrics.clone());
+        running
+            .background
+            .spawn(webhook::serve(hooks.listener, router, certificate, stop));
+        // Configurations that are not reachable must not keep the operator from starting, or it could not repair
+        // what it needs itself.
+        let _ = tokio::time::timeout(CERTIFICATE_WAIT, loaded).await;
+    }
+
     async fn stop(&self, phase: Phase, running: &mut Running) {
+        tracing::debug!(?phase, "stopping");
         match phase {
             Phase::Controllers => {
-                running.stop.cancel();
+                running.stop_controllers.cancel();
                 let drained = async { while running.controllers.join_next().await.is_some() {} };
                 if tokio::time::timeout(self.options.drain, drained).await.is_err() {
                     tracing::warn!(
@@ -89,10 +167,21 @@ impl Manager {
                     running.controllers.shutdown().await;
                 }
             }
-            Phase::Leader => self.fence.close(),
+            // Only now that nothing works any more, the Lease goes back.
+            Phase::Leader => {
+                running.stop_election.cancel();
+                if let Some(election) = running.election.take() {
+                    // A task that panicked holds no Lease worth giving back.
+                    let _ = election.await;
+                }
+                self.fence.close();
+            }
             Phase::Caches => self.cache.stop().await,
-            Phase::Webhooks => {}
-            Phase::Probes => running.posting.abort_all(),
+            Phase::Webhooks => running.stop_webhooks.cancel(),
+            Phase::Probes => {
+                running.stop_servers.cancel();
+                running.background.shutdown().await;
+            }
         }
     }
 }
@@ -100,7 +189,11 @@ impl Manager {
 /// What runs.
 #[derive(Default)]
 struct Running {
-    stop: CancellationToken,
+    stop_controllers: CancellationToken,
+    stop_election: CancellationToken,
+    stop_servers: CancellationToken,
+    stop_webhooks: CancellationToken,
     controllers: JoinSet<()>,
-    posting: JoinSet<()>,
+    election: Option<JoinHandle<()>>,
+    background: JoinSet<()>,
 }

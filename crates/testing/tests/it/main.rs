@@ -1,3 +1,4 @@
 //! Stories that need a cluster: the framework's own, and the test crate's.
 
+mod framework;
 mod real_kubernetes;

@@ -1,0 +1,208 @@
+//! How an operator is configured: by file, environment and flags, each over the one before.
+//!
+//! The names of the flags are those that users of kubebuilder know. The binary parses its flags into
+//! [`Overrides`]; everything else is here, so that every operator behaves the same.
+
+use crate::cache::Namespaces;
+use crate::leader::LeaderElection;
+use serde::Deserialize;
+use std::net::SocketAddr;
+
+/// The configuration of an operator, complete and valid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    pub election: Option<String>,
+    pub namespaces: Namespaces,
+    /// None: not served.
+    pub metrics: Option<SocketAddr>,
+    pub probes: Option<SocketAddr>,
+    pub webhooks: Option<SocketAddr>,
+    pub log_format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// What one source of configuration says; what it does not say is left to the one before.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Overrides {
+    pub leader_elect: Option<bool>,
+    pub leader_election_namespace: Option<String>,
+    pub namespaces: Option<Vec<String>>,
+    pub metrics_bind_address: Option<String>,
+    pub health_probe_bind_address: Option<String>,
+    pub webhook_bind_address: Option<String>,
+    pub log_format: Option<LogFormat>,
+}
+
+/// Something in the configuration makes no sense.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {problem}")]
+pub struct ConfigurationError {
+    pub setting: String,
+    pub problem: String,
+}
+
+fn wrong(setting: &str, problem: impl Into<String>) -> ConfigurationError {
+    ConfigurationError {
+        setting: setting.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+impl Overrides {
+    /// What a configuration file says, in YAML or JSON.
+    pub fn from_file(text: &str) -> Result<Self, ConfigurationError> {
+        serde_saphyr::from_str(text).map_err(|error| wrong("configuration file", error.to_string()))
+    }
+
+    /// What the environment says: `STEAD_LEADER_ELECT`, `STEAD_NAMESPACES` and so on.
+    pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigurationError> {
+        let leader_elect = match get("STEAD_LEADER_ELECT").as_deref() {
+            None | Some("") => None,
+            Some("true" | "1") => Some(true),
+            Some("false" | "0") => Some(false),
+            Some(other) => {
+                return Err(wrong(
+                    "STEAD_LEADER_ELECT",
+                    format!("`{other}` is neither true nor false"),
+                ));
+            }
+        };
+        let log_format = match get("STEAD_LOG_FORMAT").as_deref() {
+            None | Some("") => None,
+            Some("text") => Some(LogFormat::Text),
+            Some("json") => Some(LogFormat::Json),
+            Some(other) => return Err(wrong("STEAD_LOG_FORMAT", format!("`{other}` is neither text nor json"))),
+        };
+        Ok(Overrides {
+            leader_elect,
+            leader_election_namespace: get("STEAD_LEADER_ELECTION_NAMESPACE"),
+            namespaces: get("STEAD_NAMESPACES").map(|list| split(&list)),
+            metrics_bind_address: get("STEAD_METRICS_BIND_ADDRESS"),
+            health_probe_bind_address: get("STEAD_HEALTH_PROBE_BIND_ADDRESS"),
+            webhook_bind_address: get("STEAD_WEBHOOK_BIND_ADDRESS"),
+            log_format,
+        })
+    }
+
+    /// What this says, and where it says nothing, what the one before said.
+    pub fn over(self, before: Overrides) -> Overrides {
+        Overrides {
+            leader_elect: self.leader_elect.or(before.leader_elect),
+            leader_election_namespace: self.leader_election_namespace.or(before.leader_election_namespace),
+            namespaces: self.namespaces.or(before.namespaces),
+            metrics_bind_address: self.metrics_bind_address.or(before.metrics_bind_address),
+            health_probe_bind_address: self.health_probe_bind_address.or(before.health_probe_bind_address),
+            webhook_bind_address: self.webhook_bind_address.or(before.webhook_bind_address),
+            log_format: self.log_format.or(before.log_format),
+        }
+    }
+}
+
+impl Configuration {
+    /// Refines what was said into a valid configuration. `own_namespace` is where the operator runs.
+    pub fn new(said: Overrides, own_namespace: &str) -> Result<Self, ConfigurationError> {
+        let namespaces = match said.namespaces {
+            None => Namespaces::All,
+            Some(list) => {
+                let list: Vec<String> = list.into_iter().filter(|name| !name.is_empty()).collect();
+                for name in &list {
+                    let problems = stead_machinery::names::dns1123_label(name);
+                    if let Some(problem) = problems.first() {
+                        return Err(wrong("--namespaces", format!("`{name}`: {problem}")));
+                    }
+                }
+                match list.is_empty() {
+                    true => Namespaces::All,
+                    false => Namespaces::Only(list),
+                }
+            }
+        };
+        let election_namespace = said
+            .leader_election_namespace
+            .unwrap_or_else(|| own_namespace.to_owned());
+        Ok(Configuration {
+            election: said.leader_elect.unwrap_or(false).then_some(election_namespace),
+            namespaces,
+            metrics: address("--metrics-bind-address", said.metrics_bind_address)?,
+            probes: address("--health-probe-bind-address", said.health_probe_bind_address)?,
+            webhooks: address("--webhook-bind-address", said.webhook_bind_address)?,
+            log_format: said.log_format.unwrap_or_default(),
+        })
+    }
+
+    /// The election, if one was asked for, with a Lease of this name.
+    pub fn leader_election(&self, lease: &str) -> Option<LeaderElection> {
+        self.election
+            .as_ref()
+            .map(|namespace| LeaderElection::new(lease, namespace))
+    }
+}
+
+/// Namespaces as flags and the environment give them: separated by commas.
+pub fn split(list: &str) -> Vec<String> {
+    list.split(',')
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// `HOST:PORT`, `:PORT` for every interface, `0` for not at all.
+fn address(setting: &str, text: Option<String>) -> Result<Option<SocketAddr>, ConfigurationError> {
+    let Some(text) = text.filter(|text| !text.is_empty() && text != "0") else {
+        return Ok(None);
+    };
+    let full = match text.strip_prefix(':') {
+        Some(port) => format!("0.0.0.0:{port}"),
+        None => text.replacen("localhost:", "127.0.0.1:", 1),
+    };
+    let parsed = full
+        .parse()
+        .map_err(|_| wrong(setting, format!("`{text}` is not HOST:PORT")))?;
+    Ok(Some(parsed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_go_over_the_environment_and_the_environment_over_the_file() {
+        let file = Overrides::from_file("leaderElect: true\nnamespaces: [a, b]\nmetricsBindAddress: ':8080'").unwrap();
+        let environment =
+            Overrides::from_environment(|name| (name == "STEAD_NAMESPACES").then(|| "c, d".to_owned())).unwrap();
+        let flags = Overrides {
+            metrics_bind_address: Some("0".to_owned()),
+            ..Overrides::default()
+        };
+        let configuration = Configuration::new(flags.over(environment.over(file)), "ours").unwrap();
+        assert_eq!(configuration.election.as_deref(), Some("ours"));
+        assert_eq!(
+            configuration.namespaces,
+            Namespaces::Only(vec!["c".to_owned(), "d".to_owned()])
+        );
+        assert_eq!(configuration.metrics, None);
+    }
+
+    #[test]
+    fn nonsense_names_the_setting() {
+        let said = Overrides {
+            health_probe_bind_address: Some("here".to_owned()),
+            ..Overrides::default()
+        };
+        let error = Configuration::new(said, "ours").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--health-probe-bind-address: `here` is not HOST:PORT"
+        );
+        assert!(Overrides::from_file("colour: red").is_err());
+    }
+}

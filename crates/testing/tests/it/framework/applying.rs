@@ -1,0 +1,187 @@
+//! Stories about what an operator does to its children when nothing is broken but people.
+
+use super::world::{SOON, World};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+use stead_test::wait;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unchanged_object_costs_no_writes_and_a_removed_child_is_pruned() {
+    let world = World::start().await;
+    let operator = world.operator();
+    world.create_shelf("poems", 3).await;
+    world.expect_full("poems", 3).await;
+    world.expect_quiet(&operator).await;
+    let writes = world.faults.effective_writes();
+    assert_eq!(writes.len(), 4, "three books and a status: {writes:#?}");
+    world.resize("poems", 1).await;
+    world.expect_full("poems", 1).await;
+    world.expect_quiet(&operator).await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_operator_finds_its_work_done_and_writes_nothing() {
+    let world = World::start().await;
+    let operator = world.operator();
+    world.create_shelf("poems", 2).await;
+    world.expect_full("poems", 2).await;
+    world.expect_quiet(&operator).await;
+    operator.stop().await;
+    world.faults.forget();
+    let operator = world.operator();
+    let observed = || async {
+        match operator.librarian.observed.load(std::sync::atomic::Ordering::SeqCst) {
+            0 => Err("nothing observed"),
+            _ => Ok(()),
+        }
+    };
+    wait::until("the shelf was looked at", SOON, observed).await.unwrap();
+    world.expect_quiet(&operator).await;
+    assert_eq!(world.faults.effective_writes().len(), 0);
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f23_only_our_fields_of_an_edited_child_are_reverted() {
+    let world = World::start().await;
+    let operator = world.operator();
+    world.create_shelf("poems", 1).await;
+    world.expect_full("poems", 1).await;
+    let patch = json!({"data": {"of": "a hundred", "note": "mine"}, "metadata": {"labels": {"keep": "me"}}});
+    world
+        .books()
+        .patch("poems-0", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    world.expect_full("poems", 1).await;
+    let book = world.books().get("poems-0").await.unwrap();
+    assert_eq!(book.data.as_ref().unwrap()["note"], "mine");
+    assert_eq!(book.labels()["keep"], "me");
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f24_a_deleted_child_comes_back() {
+    let world = World::start().await;
+    let operator = world.operator();
+    world.create_shelf("poems", 2).await;
+    world.expect_full("poems", 2).await;
+    world.books().delete("poems-1", &DeleteParams::default()).await.unwrap();
+    world.expect_full("poems", 2).await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f26_an_object_that_is_not_ours_is_left_alone_and_named_in_a_condition() {
+    let world = World::start().await;
+    let mut theirs = ConfigMap::default();
+    theirs.metadata.name = Some("poems-0".to_owned());
+    theirs.data = Some([("of".to_owned(), "somebody".to_owned())].into());
+    world.books().create(&PostParams::default(), &theirs).await.unwrap();
+    let operator = world.operator();
+    world.create_shelf("poems", 2).await;
+    let message = world.expect_condition("poems", "Stalled", "NameTaken").await;
+    assert!(message.contains("ConfigMap default/poems-0"), "{message}");
+    let book = world.books().get("poems-0").await.unwrap();
+    assert_eq!(book.data.unwrap()["of"], "somebody");
+    // Once the name is free the operator gets on by itself.
+    world.books().delete("poems-0", &DeleteParams::default()).await.unwrap();
+    world.expect_full("poems", 2).await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f26_a_name_that_is_taken_behind_the_caches_back_is_not_taken_over() {
+    let world = World::start().await;
+    let operator = world.operator();
+    world.create_shelf("poems", 1).await;
+    world.expect_full("poems", 1).await;
+    world.faults.freeze("configmaps");
+    let mut theirs = ConfigMap::default();
+    theirs.metadata.name = Some("poems-1".to_owned());
+    theirs.data = Some([("of".to_owned(), "somebody".to_owned())].into());
+    world.books().create(&PostParams::default(), &theirs).await.unwrap();
+    world.resize("poems", 2).await;
+    // The cache says that the name is free, so the operator tries, and the server refuses.
+    wait::until("a refused write", SOON, || async {
+        let refused = world
+            .faults
+            .sent()
+            .iter()
+            .any(|sent| sent.code == Some(409) && sent.is_about("poems-1"));
+        if refused { Ok(()) } else { Err("none yet") }
+    })
+    .await
+    .unwrap();
+    world.faults.heal();
+    world.expect_condition("poems", "Stalled", "NameTaken").await;
+    let book = world.books().get("poems-1").await.unwrap();
+    assert_eq!(book.data.unwrap()["of"], "somebody");
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f27_a_child_that_another_root_controls_is_refused_to_the_second() {
+    let world = World::start().await;
+    let mut root = ConfigMap::default();
+    root.metadata.name = Some("another-root".to_owned());
+    let root = world.books().create(&PostParams::default(), &root).await.unwrap();
+    let mut child = ConfigMap::default();
+    child.metadata.name = Some("poems-0".to_owned());
+    child.metadata.owner_references = Some(root.controller_owner_ref(&()).into_iter().collect());
+    world.books().create(&PostParams::default(), &child).await.unwrap();
+    let operator = world.operator();
+    world.create_shelf("poems", 1).await;
+    let message = world.expect_condition("poems", "Stalled", "NameTaken").await;
+    assert!(message.contains("controlled by ConfigMap another-root"), "{message}");
+    let child = world.books().get("poems-0").await.unwrap();
+    assert_eq!(child.owner_references()[0].uid, root.metadata.uid.unwrap());
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f44_a_field_that_somebody_takes_back_again_and_again_is_left_to_them() {
+    let world = World::start().await;
+    let operator = world.operator();
+    world.create_shelf("poems", 1).await;
+    world.expect_full("poems", 1).await;
+    let mut rounds = 0;
+    wait::until("the operator gives in", SOON, || {
+        rounds += 1;
+        let patch = json!({"data": {"of": format!("round {rounds}")}});
+        let books = world.books();
+        let shelves = world.shelves();
+        async move {
+            let rival = PatchParams {
+                field_manager: Some("rival".to_owned()),
+                ..PatchParams::default()
+            };
+            books
+                .patch("poems-0", &rival, &Patch::Merge(patch))
+                .await
+                .map_err(|error| error.to_string())?;
+            let shelf = shelves.get("poems").await.map_err(|error| error.to_string())?;
+            let conditions = shelf.status.and_then(|status| status.conditions).unwrap_or_default();
+            match conditions.iter().any(|condition| condition.type_ == "Contested") {
+                true => Ok(()),
+                false => Err(format!("{conditions:?}")),
+            }
+        }
+    })
+    .await
+    .unwrap();
+    world.expect_quiet(&operator).await;
+    let before = world.faults.effective_writes().len();
+    let patch = json!({"data": {"of": "the rival's"}});
+    world
+        .books()
+        .patch("poems-0", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    world.expect_quiet(&operator).await;
+    assert_eq!(world.faults.effective_writes().len(), before, "the war goes on");
+    operator.stop().await;
+}

@@ -1,0 +1,93 @@
+//! The operator under test.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use stead::status::{Conditions, Progress};
+use stead::{Context, Error, Operator, Plan};
+
+pub type Shelf = PodDisruptionBudget;
+
+/// Keeps as many books on a shelf as its spec says.
+#[derive(Default, Clone)]
+pub struct Librarian {
+    /// What observing does besides: panics, hangs, waits.
+    pub mood: Arc<AtomicUsize>,
+    pub observed: Arc<AtomicUsize>,
+}
+
+pub const CALM: usize = 0;
+pub const PANICS: usize = 1;
+pub const HANGS: usize = 2;
+
+impl Operator for Librarian {
+    type Root = Shelf;
+    type Seen = ();
+
+    async fn observe(&self, _: &Context, root: &Arc<Shelf>) -> Result<(), Error> {
+        self.observed.fetch_add(1, Ordering::SeqCst);
+        let moody = root.metadata.name.as_deref() == Some("moody");
+        match self.mood.load(Ordering::SeqCst) {
+            PANICS if moody => panic!("the librarian dropped a book"),
+            HANGS if moody => std::future::pending().await,
+            _ => Ok(()),
+        }
+    }
+
+    fn plan(&self, root: &Shelf, _: &(), now: Timestamp) -> Plan {
+        let name = root.metadata.name.clone().unwrap_or_default();
+        let books = books_of(root);
+        let mut plan = Plan::new();
+        for number in 0..books {
+            plan = plan.child(ConfigMap {
+                metadata: ObjectMeta {
+                    name: Some(format!("{name}-{number}")),
+                    ..ObjectMeta::default()
+                },
+                data: Some([("of".to_owned(), books.to_string())].into()),
+                ..ConfigMap::default()
+            });
+        }
+        let mut conditions = Conditions::new(root.metadata.generation, now);
+        conditions.progress(Progress::Ready {
+            reason: "Full".to_owned(),
+            message: format!("{books} books"),
+        });
+        plan.status(json!({
+            "currentHealthy": books,
+            "desiredHealthy": books,
+            "disruptionsAllowed": 0,
+            "expectedPods": books,
+            "observedGeneration": root.metadata.generation,
+            "conditions": conditions.list(),
+        }))
+    }
+}
+
+fn books_of(shelf: &Shelf) -> i32 {
+    match shelf.spec.as_ref().and_then(|spec| spec.min_available.as_ref()) {
+        Some(IntOrString::Int(books)) => *books,
+        _ => 0,
+    }
+}
+
+/// A shelf with so many books.
+pub fn shelf(name: &str, books: i32) -> Shelf {
+    Shelf {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("default".to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodDisruptionBudgetSpec {
+            min_available: Some(IntOrString::Int(books)),
+            ..PodDisruptionBudgetSpec::default()
+        }),
+        status: None,
+    }
+}
