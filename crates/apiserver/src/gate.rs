@@ -14,7 +14,7 @@ use crate::server::request::RequestInfo;
 use crate::server::{ApiServer, Body, respond};
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
-use http::{HeaderValue, Request, Response, header};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -51,9 +51,8 @@ impl Gate {
 
     async fn handle(&self, mut request: Request<Body>) -> Response<Body> {
         let received = self.environment.clock.now();
-        let certificate = request.extensions().get::<Arc<PeerCertificate>>().cloned();
-        let credentials = Credentials::of(request.headers(), certificate.as_deref());
-        let user = self.auth.authenticate(credentials, request.uri().path()).await;
+        let (extensions, headers) = (request.extensions(), request.headers());
+        let user = self.sender(extensions, headers, request.uri().path()).await;
         // Nothing behind this needs the token, and a proxy must never pass it on.
         request.headers_mut().remove(header::AUTHORIZATION);
         let Some(audit) = &self.audit else {
@@ -78,6 +77,18 @@ impl Gate {
         }
         drop(finished);
         response
+    }
+
+    /// Who sends a request. One that has a user already comes from inside the process: nothing that arrives
+    /// on a connection can carry one.
+    async fn sender(&self, extensions: &Extensions, headers: &HeaderMap, path: &str) -> Result<User, ApiError> {
+        if let Some(user) = extensions.get::<User>() {
+            return Ok(user.clone());
+        }
+        let certificate = extensions.get::<Arc<PeerCertificate>>().map(Arc::as_ref);
+        self.auth
+            .authenticate(Credentials::of(headers, certificate), path)
+            .await
     }
 
     async fn answer(&self, mut request: Request<Body>, user: Result<User, ApiError>) -> Response<Body> {

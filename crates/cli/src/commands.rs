@@ -1,6 +1,7 @@
 //! The commands, one a module, and how their outcome becomes an exit code.
 
 mod completions;
+mod down;
 mod up;
 
 use crate::failure;
@@ -35,6 +36,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(Box<up::Arguments>),
+    Down(down::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -46,6 +48,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Up(arguments) => up::run(*arguments),
+        Command::Down(arguments) => down::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };
     match outcome {

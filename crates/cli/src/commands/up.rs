@@ -4,6 +4,7 @@ mod cluster;
 mod home;
 mod kubeconfig;
 mod listen;
+mod parts;
 
 use crate::terminal::say;
 use anyhow::{Context, Result};
@@ -44,7 +45,13 @@ pub struct Arguments {
     merge_kubeconfig: bool,
     /// What to run (default: all parts)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    parts: Option<Vec<Part>>,
+    parts: Option<Vec<parts::Part>>,
+    /// How many nodes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: usize,
+    /// What runs the pods of the nodes
+    #[arg(long, value_enum, default_value_t = parts::Runtime::Hollow)]
+    runtime: parts::Runtime,
     /// Write an audit log: one audit.k8s.io/v1 Event a line
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
@@ -54,12 +61,6 @@ pub struct Arguments {
     /// How to print what scripts read
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
-}
-
-/// A part of the cluster.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    Api,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,7 +2,7 @@
 
 use super::home::{Home, Life};
 use super::listen::{self, Bound};
-use super::{Arguments, AuditLevel, kubeconfig};
+use super::{Arguments, AuditLevel, kubeconfig, parts};
 use crate::failure::Hint;
 use crate::places;
 use anyhow::{Context, Result};
@@ -20,7 +20,7 @@ use stead_apiserver::gate::Gate;
 use stead_apiserver::server::{ApiServer, Config};
 use stead_apiserver::store::{EtcdAddress, History, Store};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// Names under which pods and people reach the API server.
@@ -41,6 +41,7 @@ pub struct Running {
     /// `https://127.0.0.1:6443`.
     pub server: String,
     listener: JoinHandle<()>,
+    parts: JoinSet<()>,
     /// Dropped last: it lets go of the directory.
     _home: Home,
 }
@@ -48,7 +49,10 @@ pub struct Running {
 impl Running {
     /// Waits until the cluster has been told to stop and has done so.
     pub async fn finished(self) -> Result<()> {
-        self.listener.await.context("the server ended unexpectedly")
+        self.listener.await.context("the server ended unexpectedly")?;
+        // They write their last words through the server's value, which needs no listener.
+        self.parts.join_all().await;
+        Ok(())
     }
 }
 
@@ -98,12 +102,15 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let server = api_server(store, environment.clone(), &pki, advertised).await?;
     let tls = server_config(&pki, environment.clock.clone())?;
     let socket = listen::into_tokio(bound.socket)?;
-    let listener = tokio::spawn(stead_apiserver::listen::serve(
-        socket,
-        tls,
-        Gate::new(server, audit),
-        stop,
-    ));
+    let gate = Gate::new(server, audit);
+    let listener = tokio::spawn(stead_apiserver::listen::serve(socket, tls, gate.clone(), stop.clone()));
+    let settings = parts::Settings {
+        parts: arguments.parts,
+        nodes: arguments.nodes,
+        runtime: arguments.runtime,
+        authority: pki.authority.certificate.clone(),
+    };
+    let parts = parts::start(&settings, &gate, &stop).await?;
     let config = kubeconfig::build(&pki, &bound.server);
     let path = arguments.kubeconfig.unwrap_or_else(|| home.path.join("kubeconfig"));
     kubeconfig::write(&path, &config)?;
@@ -114,6 +121,7 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
         kubeconfig: std::path::absolute(&path).unwrap_or(path),
         server: format!("https://{}", bound.server),
         listener,
+        parts,
         _home: home,
     })
 }

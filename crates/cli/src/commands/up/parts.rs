@@ -1,0 +1,128 @@
+//! The parts around the API server: controllers, scheduler, nodes, operators.
+//!
+//! Each is an ordinary client of the API, as it would be of any other Kubernetes. In this process they talk
+//! to the server without a network, through the same gate as everybody else, so that the audit log shows
+//! what they do.
+
+use crate::failure::Hint;
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use std::sync::Arc;
+use stead::Manager;
+use stead_apiserver::auth::{AUTHENTICATED, MASTERS, User};
+use stead_apiserver::gate::Gate;
+use stead_cluster::clock::MachineClock;
+use stead_cluster::node::registration::Capacity;
+use stead_cluster::{controllers, node, scheduler};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tower::util::MapRequest;
+
+/// A part of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// The API server
+    Api,
+    /// Deployments, garbage collection, namespaces and the other controllers
+    Controllers,
+    /// Binds pods to nodes
+    Scheduler,
+    /// Nodes that run pods
+    Nodes,
+    /// Stead's own operators
+    Operators,
+}
+
+/// What runs a node's pods.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Runtime {
+    /// Nothing does: pods only say that they run
+    Hollow,
+}
+
+/// What the parts need to know.
+pub struct Settings {
+    /// `None`: all of them.
+    pub parts: Option<Vec<Part>>,
+    pub nodes: usize,
+    pub runtime: Runtime,
+    /// The PEM of the cluster's authority.
+    pub authority: String,
+}
+
+/// Starts the wanted parts; they end with `stop`.
+pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -> Result<JoinSet<()>> {
+    let wanted = |part: Part| settings.parts.as_ref().is_none_or(|parts| parts.contains(&part));
+    let mut running = JoinSet::new();
+    if wanted(Part::Controllers) {
+        let manager = Manager::builder(client_of(gate, "system:kube-controller-manager"))
+            .name("kube-controller-manager")
+            .build();
+        let known = controllers::Settings {
+            root_certificates: Some(settings.authority.clone()),
+        };
+        controllers::add_to(&manager, &known);
+        run(&mut running, "controllers", manager, stop);
+    }
+    if wanted(Part::Scheduler) {
+        let manager = Manager::builder(client_of(gate, "system:kube-scheduler"))
+            .name("kube-scheduler")
+            .build();
+        scheduler::add_to(&manager);
+        run(&mut running, "scheduler", manager, stop);
+    }
+    if wanted(Part::Nodes) {
+        let client = client_of(gate, "system:stead:nodes");
+        let nodes = (0..settings.nodes)
+            .map(|index| node::describe(index, settings.nodes, format!("node-{index}"), Capacity::hollow()))
+            .collect();
+        let stop = stop.clone();
+        match settings.runtime {
+            Runtime::Hollow => running.spawn(node::run_hollow(client, Arc::new(MachineClock), nodes, stop)),
+        };
+    }
+    if wanted(Part::Operators) {
+        let client = client_of(gate, "system:stead:operators");
+        install_definitions(&client).await?;
+        let manager = Manager::builder(client).build();
+        stead_webapp::WebAppOperator::add_to(&manager);
+        run(&mut running, "operators", manager, stop);
+    }
+    Ok(running)
+}
+
+/// A client inside the process that is this user.
+fn client_of(gate: &Gate, name: &str) -> kube::Client {
+    let user = User::named(name, &[MASTERS, AUTHENTICATED]);
+    let service = MapRequest::new(gate.clone(), move |mut request: http::Request<kube::client::Body>| {
+        request.extensions_mut().insert(user.clone());
+        request
+    });
+    kube::Client::new(service, "default")
+}
+
+fn run(running: &mut JoinSet<()>, part: &'static str, manager: Manager, stop: &CancellationToken) {
+    let stop = stop.clone();
+    running.spawn(async move {
+        if let Err(error) = manager.run(stop.cancelled_owned()).await {
+            tracing::error!(%error, part, "ended");
+        }
+    });
+}
+
+/// The definitions of our custom resources, as this version knows them.
+async fn install_definitions(client: &kube::Client) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let how = PatchParams::apply("stead-operator").force();
+    for definition in stead_apis::definitions::all() {
+        let name = definition.metadata.name.clone().unwrap_or_default();
+        definitions
+            .patch(&name, &how, &Patch::Apply(&definition))
+            .await
+            .with_context(|| format!("cannot install the definition {name}"))
+            .hint("start without the operators: --parts api,controllers,scheduler,nodes")?;
+    }
+    Ok(())
+}
