@@ -7,6 +7,7 @@ pub mod discovery;
 pub mod endpoint_slices;
 pub mod garbage;
 pub mod namespaces;
+pub mod node_lifecycle;
 pub mod ownership;
 pub mod pods;
 pub mod replicas;
@@ -33,6 +34,7 @@ pub fn add_to(manager: &Manager, settings: &Settings) {
     if let Some(pem) = &settings.root_certificates {
         root_certificates::add_to(manager, pem);
     }
+    node_lifecycle::add_to(manager);
     garbage::add_to(manager);
 }
 

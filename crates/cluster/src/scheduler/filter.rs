@@ -86,7 +86,8 @@ pub fn tolerates(pod: &Pod, taint: &Taint) -> bool {
         .any(|toleration| covers(toleration, taint))
 }
 
-fn covers(toleration: &Toleration, taint: &Taint) -> bool {
+/// Whether a toleration covers a taint.
+pub fn covers(toleration: &Toleration, taint: &Taint) -> bool {
     let effect = toleration.effect.as_deref().unwrap_or_default();
     if !effect.is_empty() && effect != taint.effect {
         return false;

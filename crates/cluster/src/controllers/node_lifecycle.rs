@@ -1,0 +1,184 @@
+//! The life of nodes: taints that follow their conditions, leases that run out, pods that leave lost nodes.
+
+mod taints;
+
+use super::pods;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Source, Store, Watch};
+
+/// A node whose lease is older is taken for lost. Kubernetes waits as long.
+const GRACE: SignedDuration = SignedDuration::from_secs(50);
+/// Where nodes keep their leases.
+const LEASES: &str = "metadata.namespace=kube-node-lease";
+
+/// Adds the controller of nodes' lives.
+pub fn add_to(manager: &Manager) {
+    let cache = manager.cache();
+    let pods = cache.store::<Pod>();
+    let by_node = pods.index(|pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect());
+    let reconciler = Nodes {
+        nodes: cache.store(),
+        leases: cache.watch(Watch::all().fields(LEASES)),
+        pods,
+        by_node,
+    };
+    let controller = Controller::new("node-lifecycle", reconciler)
+        .for_::<Node>()
+        .watches_source(Source::<Lease>::from(Watch::all().fields(LEASES)), |lease| {
+            lease.metadata.name.as_deref().map(Key::cluster).into_iter().collect()
+        })
+        .watches::<Pod>(|pod| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            node.map(Key::cluster).into_iter().collect()
+        })
+        .may(Rule::new("", &["nodes", "nodes/status", "pods/status"], &["patch"]))
+        .may(Rule::new("", &["pods"], &["delete"]))
+        .without_resync()
+        .concurrency(2);
+    manager.add(controller);
+}
+
+struct Nodes {
+    nodes: Store<Node>,
+    leases: Store<Lease>,
+    pods: Store<Pod>,
+    by_node: stead::Index<Pod>,
+}
+
+impl Reconciler for Nodes {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
+        let pods = self.pods.by_index(&self.by_node, key.name());
+        let Some(node) = self.nodes.get(key) else {
+            // The node itself is gone, and nobody is left to say that its pods have ended.
+            for pod in pods.iter().filter(|_| self.nodes.is_synced()) {
+                release(context, pod).await?;
+            }
+            return Ok(Outcome::Settled);
+        };
+        let now = context.now();
+        let renewed = self.renewed(key.name(), &node);
+        if renewed + GRACE <= now && lost(context, &node, now).await? == Found::News {
+            return Ok(Outcome::CheckAgain(Duration::ZERO));
+        }
+        let wanted = taints::of(&node, now);
+        if let Some(changed) = wanted.changed {
+            context
+                .writer()
+                .patch(&*node, json!({"spec": {"taints": changed}}))
+                .await?;
+        }
+        let mut next = left(renewed + GRACE, now);
+        if !wanted.expel.is_empty() {
+            for pod in pods.iter().filter(|pod| pods::is_active(pod)) {
+                match taints::leaves_at(pod, &wanted.expel) {
+                    Some(at) if at <= now => context.writer().delete(&**pod, Propagation::Background).await?,
+                    Some(at) => next = next.min(left(at, now)),
+                    None => {}
+                }
+            }
+            unready(context, &pods, &node).await?;
+        }
+        Ok(Outcome::CheckAgain(next.max(Duration::from_secs(1))))
+    }
+}
+
+impl Nodes {
+    /// When the node last gave a sign of life.
+    fn renewed(&self, name: &str, node: &Node) -> Timestamp {
+        let lease = self.leases.named(Some("kube-node-lease"), name);
+        let renewed = lease.and_then(|lease| Some(lease.spec.as_ref()?.renew_time.as_ref()?.0));
+        let ready = conditions(node).find(|condition| condition.type_ == "Ready");
+        let beat = ready.and_then(|ready| Some(ready.last_heartbeat_time.as_ref()?.0));
+        let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        renewed
+            .into_iter()
+            .chain(beat)
+            .chain(created)
+            .max()
+            .unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+}
+
+/// Whether something was written that will wake us again.
+#[derive(PartialEq)]
+enum Found {
+    News,
+    Nothing,
+}
+
+/// Says that nobody knows how a silent node is.
+async fn lost(context: &Context, node: &Node, now: Timestamp) -> Result<Found, Error> {
+    let all: Vec<NodeCondition> = conditions(node)
+        .map(|condition| match condition.status.as_str() {
+            "Unknown" => condition.clone(),
+            _ => NodeCondition {
+                status: "Unknown".to_string(),
+                reason: Some("NodeStatusUnknown".to_string()),
+                message: Some("Kubelet stopped posting node status.".to_string()),
+                last_transition_time: Some(Time(now)),
+                ..condition.clone()
+            },
+        })
+        .collect();
+    if conditions(node).eq(all.iter()) {
+        return Ok(Found::Nothing);
+    }
+    context
+        .writer()
+        .patch_status(node, json!({"status": {"conditions": all}}))
+        .await?;
+    Ok(Found::News)
+}
+
+/// Pods on a lost node are not ready, whatever they said last.
+async fn unready(context: &Context, pods: &[Arc<Pod>], node: &Node) -> Result<(), Error> {
+    let unknown = conditions(node).any(|condition| condition.type_ == "Ready" && condition.status == "Unknown");
+    for pod in pods.iter().filter(|pod| unknown && pods::is_ready(pod)) {
+        let mut conditions = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.clone())
+            .unwrap_or_default();
+        for condition in conditions.iter_mut().filter(|condition| condition.type_ == "Ready") {
+            condition.status = "False".to_string();
+            condition.last_transition_time = Some(Time(context.now()));
+        }
+        context
+            .writer()
+            .patch_status(&**pod, json!({"status": {"conditions": conditions}}))
+            .await?;
+    }
+    Ok(())
+}
+
+/// Removes a pod at once: its node is gone and cannot finish the deletion.
+async fn release(context: &Context, pod: &Pod) -> Result<(), Error> {
+    use stead::writer::{Draft, Verb};
+    let options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
+        "preconditions": {"uid": pod.metadata.uid},
+    });
+    let kind = stead::Kind::of::<Pod>();
+    match context
+        .writer()
+        .send(Draft::new(Verb::Delete, kind, Key::of(pod), options))
+        .await
+    {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+fn conditions(node: &Node) -> impl Iterator<Item = &NodeCondition> {
+    node.status.iter().flat_map(|status| status.conditions.iter().flatten())
+}
+
+fn left(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
+}
