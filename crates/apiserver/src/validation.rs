@@ -3,16 +3,85 @@
 //! Validation is written by hand, kind by kind, in Kubernetes' words: clients match on them and people
 //! search for them. Metadata is checked for all kinds elsewhere; custom resources by their schemas.
 
-use crate::catalogue::Resource;
+mod admission;
+mod changes;
+mod check;
+mod containers;
+mod core;
+mod network;
+mod pods;
+mod policy;
+mod probes;
+mod storage;
+mod volumes;
+mod workloads;
+
+use crate::catalogue::{Origin, Resource};
+use check::{Errors, Field};
 use serde_json::Value;
 use stead_machinery::field::FieldError;
 
 /// What is wrong with a new object.
-pub fn create(_resource: &Resource, _object: &Value) -> Vec<FieldError> {
-    Vec::new()
+pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    if matches!(resource.origin, Origin::BuiltIn) {
+        object_errors(resource, Field::root(object), &mut errors);
+    }
+    errors.0
 }
 
 /// What is wrong with a changed object, or with the change.
-pub fn update(_resource: &Resource, _object: &Value, _old: &Value) -> Vec<FieldError> {
-    Vec::new()
+pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    if matches!(resource.origin, Origin::BuiltIn) {
+        // A pod changes in few places, which are checked by themselves; the rest was checked when it came.
+        if (resource.group.as_str(), resource.plural.as_str()) != ("", "pods") {
+            object_errors(resource, Field::root(object), &mut errors);
+        }
+        changes::check(resource, Field::root(object), Field::root(old), &mut errors);
+    }
+    errors.0
 }
+
+fn object_errors(resource: &Resource, object: Field<'_>, errors: &mut Errors) {
+    let check: fn(&Field<'_>, &mut Errors) = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "pods") => pods::pod,
+        ("", "podtemplates") => workloads::pod_template,
+        ("", "replicationcontrollers") => workloads::replication_controller,
+        ("", "services") => network::service,
+        ("", "endpoints") => network::endpoints,
+        ("", "configmaps") => core::config_map,
+        ("", "secrets") => core::secret,
+        ("", "resourcequotas") => core::resource_quota,
+        ("", "limitranges") => core::limit_range,
+        ("", "nodes") => core::node,
+        ("", "persistentvolumes") => storage::volume,
+        ("", "persistentvolumeclaims") => storage::claim,
+        ("apps", "deployments") => workloads::deployment,
+        ("apps", "replicasets") => workloads::replica_set,
+        ("apps", "statefulsets") => workloads::stateful_set,
+        ("apps", "daemonsets") => workloads::daemon_set,
+        ("batch", "jobs") => workloads::job,
+        ("batch", "cronjobs") => workloads::cron_job,
+        ("autoscaling", "horizontalpodautoscalers") => policy::autoscaler,
+        ("policy", "poddisruptionbudgets") => policy::disruption_budget,
+        ("rbac.authorization.k8s.io", "roles") => policy::role,
+        ("rbac.authorization.k8s.io", "clusterroles") => policy::cluster_role,
+        ("rbac.authorization.k8s.io", "rolebindings") => policy::role_binding,
+        ("rbac.authorization.k8s.io", "clusterrolebindings") => policy::cluster_role_binding,
+        ("networking.k8s.io", "networkpolicies") => network::network_policy,
+        ("networking.k8s.io", "ingresses") => network::ingress,
+        ("discovery.k8s.io", "endpointslices") => network::endpoint_slice,
+        ("storage.k8s.io", "storageclasses") => storage::class,
+        ("scheduling.k8s.io", "priorityclasses") => core::priority_class,
+        ("coordination.k8s.io", "leases") => core::lease,
+        ("node.k8s.io", "runtimeclasses") => core::runtime_class,
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => admission::validating,
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => admission::mutating,
+        _ => return,
+    };
+    check(&object, errors);
+}
+
+#[cfg(test)]
+mod tests;

@@ -224,6 +224,7 @@ pub fn regex_complaint(words: &str, pattern: &str, examples: &[&str]) -> String 
     let quoted: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!(
         "{words} (e.g. {}regex used for validation is '{pattern}')",
+        // The two spaces are Kubernetes' own.
         quoted.join(" or ")
     )
 }
@@ -291,7 +292,7 @@ mod tests {
         assert!(label_value("").is_empty());
         assert_eq!(label_value(&"a".repeat(64)), vec!["must be no more than 63 bytes"]);
         assert!(
-            label_value("-a")[0].contains("(e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is")
+            label_value("-a")[0].contains("(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is")
         );
     }
 }

@@ -10,6 +10,8 @@ pub const TYPES: &[(&str, Defaulter)] = &[
 
 fn spec_v1(spec: &mut Fields) {
     set(spec, "minReplicas", 1);
+    // What version 2 says as its one default metric.
+    set(spec, "targetCPUUtilizationPercentage", 80);
 }
 
 fn spec(spec: &mut Fields) {

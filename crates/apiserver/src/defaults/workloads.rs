@@ -64,6 +64,10 @@ fn stateful_set(set_: &mut Fields) {
             set(update, "partition", 0);
         }
     }
+    for template in super::each(spec, "volumeClaimTemplates") {
+        set(template, "apiVersion", "v1");
+        set(template, "kind", "PersistentVolumeClaim");
+    }
     if let Some(policy) = child(spec, "persistentVolumeClaimRetentionPolicy") {
         set(policy, "whenDeleted", "Retain");
         set(policy, "whenScaled", "Retain");

@@ -1,14 +1,12 @@
 //! Which names the objects of a kind may have.
 
 use crate::catalogue::{Origin, Resource};
-use stead_machinery::names::{dns1035_label, dns1123_label, dns1123_subdomain, path_segment};
+use stead_machinery::names::{dns1123_label, dns1123_subdomain, path_segment};
 
 /// The rule of a kind.
 enum Rule {
     Subdomain,
     Label,
-    /// A label that begins with a letter.
-    Label1035,
     Segment,
 }
 
@@ -17,8 +15,8 @@ fn rule(resource: &Resource) -> Rule {
         return Rule::Subdomain;
     }
     match super::id(resource) {
-        ("", "namespaces") => Rule::Label,
-        ("", "services") => Rule::Label1035,
+        // Since 1.36 the name of a service may begin with a digit.
+        ("", "namespaces" | "services") => Rule::Label,
         ("", "events") | ("events.k8s.io", "events") => Rule::Segment,
         ("rbac.authorization.k8s.io", _) => Rule::Segment,
         ("certificates.k8s.io", "certificatesigningrequests") => Rule::Segment,
@@ -32,7 +30,6 @@ pub fn complaints(resource: &Resource, name: &str) -> Vec<String> {
     match rule(resource) {
         Rule::Subdomain => dns1123_subdomain(name),
         Rule::Label => dns1123_label(name),
-        Rule::Label1035 => dns1035_label(name),
         Rule::Segment => path_segment(name),
     }
 }

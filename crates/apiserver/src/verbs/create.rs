@@ -105,10 +105,8 @@ async fn create_once(call: &Call, mut object: Value, ownership: Ownership, optio
         ));
     }
     kinds::prepare_create(call, &mut object).await?;
-    let mut errors = kinds::create_errors(call, &object);
-    if errors.is_empty() {
-        errors = metadata::errors(&call.resource, &object);
-    }
+    let mut errors = metadata::errors(&call.resource, &object);
+    errors.extend(kinds::create_errors(call, &object));
     if !errors.is_empty() {
         return Err(ApiError::invalid(
             &call.resource.group,

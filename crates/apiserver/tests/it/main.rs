@@ -17,6 +17,8 @@ mod objects;
 #[cfg(test)]
 mod patching;
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod rules;
 #[cfg(test)]
 mod services;

@@ -1,0 +1,212 @@
+//! What an update may not change.
+
+use super::check::{Errors, Field};
+use crate::catalogue::Resource;
+use serde_json::Value;
+
+const IMMUTABLE: &str = "field is immutable";
+
+pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut Errors) {
+    let (spec, old_spec) = (new.at("spec"), old.at("spec"));
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("apps", "deployments" | "replicasets" | "daemonsets") => fixed(&spec, &old_spec, &["selector"], errors),
+        ("apps", "statefulsets") => stateful_set(&spec, &old_spec, errors),
+        ("batch", "jobs") => job(&spec, &old_spec, errors),
+        ("", "pods") => pod(&spec, &old_spec, errors),
+        ("", "persistentvolumeclaims") => claim(&spec, &old_spec, errors),
+        ("", "services") => service(&spec, &old_spec, errors),
+        ("", "configmaps") => sealed(&new, &old, &["data", "binaryData"], errors),
+        ("", "secrets") => {
+            fixed(&new, &old, &["type"], errors);
+            sealed(&new, &old, &["data"], errors);
+        }
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => role_reference(&new, &old, errors),
+        ("storage.k8s.io", "storageclasses") => fixed(
+            &new,
+            &old,
+            &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"],
+            errors,
+        ),
+        ("scheduling.k8s.io", "priorityclasses") => {
+            if new.at("value").value != old.at("value").value {
+                errors.forbidden(&new.at("value"), "may not be changed in an update.");
+            }
+            fixed(&new, &old, &["preemptionPolicy"], errors);
+        }
+        ("discovery.k8s.io", "endpointslices") => fixed(&new, &old, &["addressType"], errors),
+        ("node.k8s.io", "runtimeclasses") => fixed(&new, &old, &["handler"], errors),
+        ("networking.k8s.io", "ingressclasses") => fixed(&spec, &old_spec, &["controller"], errors),
+        _ => {}
+    }
+}
+
+fn role_reference(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    if new.at("roleRef").value != old.at("roleRef").value {
+        errors.invalid(&new.at("roleRef"), "cannot change roleRef");
+    }
+}
+
+fn fixed(new: &Field<'_>, old: &Field<'_>, names: &[&str], errors: &mut Errors) {
+    for name in names {
+        if new.at(name).value != old.at(name).value {
+            errors.invalid(&new.at(name), IMMUTABLE);
+        }
+    }
+}
+
+/// A ConfigMap or Secret that was made immutable stays so, with all its data.
+fn sealed(new: &Field<'_>, old: &Field<'_>, data: &[&str], errors: &mut Errors) {
+    if !old.at("immutable").is_true() {
+        return;
+    }
+    const DETAIL: &str = "field is immutable when `immutable` is set";
+    if !new.at("immutable").is_true() {
+        errors.forbidden(&new.at("immutable"), DETAIL);
+    }
+    for name in data {
+        if new.at(name).value != old.at(name).value {
+            errors.forbidden(&new.at(name), DETAIL);
+        }
+    }
+}
+
+/// A copy of a spec without the fields that may change.
+fn without(spec: &Field<'_>, names: &[&str]) -> Value {
+    let mut value = spec.value.clone();
+    if let Value::Object(map) = &mut value {
+        map.retain(|name, _| !names.contains(&name.as_str()));
+    }
+    value
+}
+
+fn stateful_set(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let free = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    if without(new, &free) != without(old, &free) {
+        errors.forbidden(
+            new,
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+             'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        );
+    }
+}
+
+fn job(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let completions = new.at("completions");
+    if completions.value != old.at("completions").value {
+        let indexed = new.at("completionMode").text() == "Indexed";
+        let in_step = completions.value == new.at("parallelism").value;
+        if !indexed {
+            errors.invalid(&completions, IMMUTABLE);
+        } else if !in_step {
+            errors.invalid(&completions, "can only be modified in tandem with spec.parallelism");
+        }
+    }
+    fixed(
+        new,
+        old,
+        &["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"],
+        errors,
+    );
+    // The template of a suspended job may still be directed elsewhere.
+    let waits = old.at("suspend").is_true();
+    if !waits && new.at("template").value != old.at("template").value {
+        errors.invalid(&new.at("template"), IMMUTABLE);
+    }
+}
+
+fn claim(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let mut free = vec!["resources", "volumeAttributesClassName"];
+    if old.at("volumeName").is_empty() {
+        // Binding sets the name of the volume, and a class may be given late.
+        free.push("volumeName");
+    }
+    if old.at("storageClassName").is_empty() {
+        free.push("storageClassName");
+    }
+    if without(new, &free) != without(old, &free) {
+        errors.forbidden(
+            new,
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+        );
+    }
+}
+
+fn service(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let allocated = |spec: &Field<'_>| spec.at("type").text() != "ExternalName";
+    let (ips, before) = (new.at("clusterIPs"), old.at("clusterIPs"));
+    let set = |field: &Field<'_>| field.value[0].as_str().is_some_and(|ip| !ip.is_empty());
+    if allocated(new) && allocated(old) && set(&before) && ips.value[0] != before.value[0] {
+        let first = Field {
+            value: ips.value,
+            path: format!("{}[0]", ips.path),
+        };
+        errors.invalid(&first, "may not change once set");
+    }
+}
+
+fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let lists = ["containers", "initContainers"];
+    let (mut ours, mut theirs) = (new.value.clone(), old.value.clone());
+    for list in lists {
+        for container in new.at(list).items().filter(|c| c.at("image").is_empty()) {
+            errors.required(&container.at("image"), "");
+        }
+        for spec in [&mut ours, &mut theirs] {
+            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Value::Object(map) = container {
+                    map.remove("image");
+                }
+            }
+        }
+    }
+    let added = old
+        .at("tolerations")
+        .items()
+        .all(|known| new.at("tolerations").items().any(|t| t.value == known.value));
+    for spec in [&mut ours, &mut theirs] {
+        if let Value::Object(map) = spec {
+            map.remove("activeDeadlineSeconds");
+            if added {
+                map.remove("tolerations");
+            }
+            if old
+                .at("terminationGracePeriodSeconds")
+                .number()
+                .is_some_and(|seconds| seconds < 0)
+            {
+                map.remove("terminationGracePeriodSeconds");
+            }
+            // Gates may go, and where to run may be narrowed, while a pod waits for its gates.
+            if !old.at("schedulingGates").is_empty() {
+                map.retain(|name, _| !["schedulingGates", "nodeSelector", "affinity"].contains(&name.as_str()));
+            }
+            // The scheduler and the server set these through paths of their own.
+            map.retain(|name, _| !["nodeName", "ephemeralContainers"].contains(&name.as_str()));
+        }
+    }
+    if ours != theirs {
+        errors.forbidden(
+            new,
+            "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
+             `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
+             `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+        );
+    }
+    let gates =
+        |spec: &Field<'_>| -> Vec<Value> { spec.value["schedulingGates"].as_array().cloned().unwrap_or_default() };
+    let before = gates(old);
+    if gates(new).iter().any(|gate| !before.contains(gate)) {
+        errors.forbidden(
+            &new.at("schedulingGates"),
+            "only deletion is allowed, but found new scheduling gate",
+        );
+    }
+}

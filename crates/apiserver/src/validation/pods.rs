@@ -1,0 +1,146 @@
+//! What may be wrong with a pod.
+
+use super::check::{Errors, Field};
+use super::{containers, volumes};
+use stead_machinery::names;
+
+/// Users and groups are 32-bit numbers that are not negative.
+const MOST_ID: i64 = i32::MAX as i64;
+
+pub fn pod(pod: &Field<'_>, errors: &mut Errors) {
+    spec(&pod.at("spec"), errors);
+}
+
+/// The spec of a pod or of a template.
+pub fn spec(spec: &Field<'_>, errors: &mut Errors) {
+    let volumes = volumes::check(&spec.at("volumes"), errors);
+    containers::check(spec, &volumes, errors);
+    errors.one_of(&spec.at("restartPolicy"), &["Always", "OnFailure", "Never"]);
+    errors.one_of(
+        &spec.at("dnsPolicy"),
+        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+    );
+    errors.labels(&spec.at("nodeSelector"));
+    security_context(&spec.at("securityContext"), errors);
+    errors.named_if_set(&spec.at("serviceAccountName"), names::dns1123_subdomain);
+    errors.named_if_set(&spec.at("nodeName"), names::dns1123_subdomain);
+    errors.named_if_set(&spec.at("hostname"), names::dns1123_label);
+    errors.named_if_set(&spec.at("subdomain"), names::dns1123_label);
+    errors.named_if_set(&spec.at("priorityClassName"), names::dns1123_subdomain);
+    let deadline = spec.at("activeDeadlineSeconds");
+    if deadline
+        .number()
+        .is_some_and(|seconds| !(1..=MOST_ID).contains(&seconds))
+    {
+        errors.invalid(&deadline, "must be between 1 and 2147483647, inclusive");
+    }
+    tolerations(&spec.at("tolerations"), errors);
+    for gate in spec.at("readinessGates").items() {
+        let kind = gate.at("conditionType");
+        errors.complaints(&kind, names::qualified_name(kind.text()));
+    }
+    for constraint in spec.at("topologySpreadConstraints").items() {
+        let skew = constraint.at("maxSkew");
+        if skew.number().unwrap_or_default() <= 0 {
+            errors.invalid(&skew, "must be greater than zero");
+        }
+        if constraint.at("topologyKey").is_empty() {
+            errors.required(&constraint.at("topologyKey"), "can not be empty");
+        }
+        errors.one_of(
+            &constraint.at("whenUnsatisfiable"),
+            &["DoNotSchedule", "ScheduleAnyway"],
+        );
+    }
+    for alias in spec.at("hostAliases").items() {
+        errors.ip(&alias.at("ip"));
+        for host in alias.at("hostnames").items() {
+            errors.complaints(&host, names::dns1123_subdomain(host.text()));
+        }
+    }
+    affinity(&spec.at("affinity"), errors);
+}
+
+fn security_context(context: &Field<'_>, errors: &mut Errors) {
+    for name in ["fsGroup", "runAsUser", "runAsGroup"] {
+        user(&context.at(name), errors);
+    }
+    for group in context.at("supplementalGroups").items() {
+        user(&group, errors);
+    }
+}
+
+/// The number of a user or group.
+pub fn user(field: &Field<'_>, errors: &mut Errors) {
+    if field.number().is_some_and(|id| !(0..=MOST_ID).contains(&id)) {
+        errors.invalid(field, "must be between 0 and 2147483647, inclusive");
+    }
+}
+
+fn tolerations(list: &Field<'_>, errors: &mut Errors) {
+    for toleration in list.items() {
+        let (key, operator) = (toleration.at("key"), toleration.at("operator"));
+        let (value, effect) = (toleration.at("value"), toleration.at("effect"));
+        errors.named_if_set(&key, names::qualified_name);
+        if key.is_empty() && operator.text() != "Exists" {
+            errors.invalid(
+                &operator,
+                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"",
+            );
+        }
+        let seconds = toleration.at("tolerationSeconds");
+        if seconds.is_set() && effect.text() != "NoExecute" {
+            errors.invalid(&effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
+        }
+        match operator.text() {
+            "" | "Equal" => errors.complaints(&operator, names::label_value(value.text())),
+            "Exists" if !value.is_empty() => {
+                errors.invalid(&operator, "value must be empty when `operator` is 'Exists'");
+            }
+            "Exists" => {}
+            _ => errors.unsupported(&operator, &["Equal", "Exists"]),
+        }
+        if !effect.is_empty() {
+            errors.one_of(&effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+        }
+    }
+}
+
+fn affinity(affinity: &Field<'_>, errors: &mut Errors) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let required = affinity.at("nodeAffinity").at(REQUIRED);
+    if required.is_set() && required.at("nodeSelectorTerms").is_empty() {
+        errors.required(
+            &required.at("nodeSelectorTerms"),
+            "must have at least one node selector term",
+        );
+    }
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let rules = affinity.at(kind);
+        for term in rules.at(REQUIRED).items() {
+            pod_term(&term, errors);
+        }
+        for weighted in rules.at(PREFERRED).items() {
+            let weight = weighted.at("weight");
+            if !(1..=100).contains(&weight.number().unwrap_or_default()) {
+                errors.invalid(&weight, "must be in the range 1-100");
+            }
+            pod_term(&weighted.at("podAffinityTerm"), errors);
+        }
+    }
+}
+
+fn pod_term(term: &Field<'_>, errors: &mut Errors) {
+    errors.selector(&term.at("labelSelector"));
+    let key = term.at("topologyKey");
+    if key.is_empty() {
+        errors.required(&key, "can not be empty");
+        errors.invalid_value(&key, "", "name part must be non-empty");
+    }
+    for complaint in names::qualified_name(key.text()) {
+        if complaint != "name part must be non-empty" {
+            errors.invalid_value(&key, key.text(), complaint);
+        }
+    }
+}
