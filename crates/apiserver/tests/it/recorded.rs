@@ -62,8 +62,17 @@ fn comparable(mut object: Value) -> Value {
                     port.as_object_mut().unwrap().remove("nodePort");
                 }
             }
-            // Admission plugins give pods a priority and tolerations; they have stories of their own.
-            "Pod" => spec.retain(|field, _| !["priority", "preemptionPolicy", "tolerations"].contains(&field.as_str())),
+            // Admission plugins give pods a priority, tolerations and an account; they have stories of their own.
+            "Pod" => spec.retain(|field, _| {
+                ![
+                    "priority",
+                    "preemptionPolicy",
+                    "tolerations",
+                    "serviceAccount",
+                    "serviceAccountName",
+                ]
+                .contains(&field.as_str())
+            }),
             "Node" => {
                 spec.remove("taints");
             }

@@ -197,20 +197,19 @@ async fn a_stranger_s_certificate_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_dry_run_does_not_ask_a_webhook_with_side_effects() {
+async fn a_webhook_with_side_effects_on_dry_runs_is_refused() {
     let api = Api::start().await;
     let hook = Hook::serve(|_| json!({"allowed": true})).await;
     let mut configuration = hook.configuration("effects");
     configuration["webhooks"][0]["sideEffects"] = "Some".into();
-    api.post(&format!("{BASE}/validatingwebhookconfigurations"), configuration)
-        .await
-        .ok();
-    api.post(&format!("{MAPS}?dryRun=All"), map("m")).await.fails(
-        400,
-        "BadRequest",
-        "admission webhook \"effects.stead.dev\" does not support dry run",
-    );
-    assert_eq!(hook.asked.load(Ordering::SeqCst), 0);
+    let answer = api
+        .post(&format!("{BASE}/validatingwebhookconfigurations"), configuration)
+        .await;
+    let (code, reason, message) = answer.failure();
+    assert_eq!((code, reason.as_str()), (422, "Invalid"));
+    let complaint =
+        "webhooks[0].sideEffects: Unsupported value: \"Some\": supported values: \"None\", \"NoneOnDryRun\"";
+    assert!(message.ends_with(complaint), "{message}");
 }
 
 #[tokio::test]
