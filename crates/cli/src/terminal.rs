@@ -26,6 +26,11 @@ pub fn tell(line: Line, text: &str) {
     };
 }
 
+/// Prints a line of progress for people.
+pub fn progress(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
 /// Prints a line that scripts read, at once.
 pub fn say(text: &str) -> std::io::Result<()> {
     let mut stream = std::io::stdout().lock();

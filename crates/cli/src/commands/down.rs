@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use stead_cluster::node::process::end_all;
 
 /// Clear away what ended clusters left behind
 #[derive(Args)]
@@ -36,7 +37,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return match life(data)? {
             Life::Running => Err(anyhow!("the cluster in {} is running", data.display()))
                 .hint("stop its `stead up` first, with Ctrl-C or SIGTERM"),
-            Life::Ended => Ok(()),
+            Life::Ended => {
+                end_all(&data.join("nodes"));
+                Ok(())
+            }
         };
     }
     let runtime = places::runtime()?;
@@ -44,6 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for entry in entries.filter_map(std::result::Result::ok) {
         let ours = entry.file_name().to_string_lossy().starts_with("ephemeral-");
         if ours && life(&entry.path())? == Life::Ended {
+            end_all(&entry.path().join("nodes"));
             std::fs::remove_dir_all(entry.path())
                 .with_context(|| format!("cannot remove {}", entry.path().display()))?;
         }

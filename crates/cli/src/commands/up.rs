@@ -1,9 +1,11 @@
 //! `stead up`: the embedded cluster in one process, until it is told to stop.
 
 mod cluster;
+mod demo;
 mod home;
 mod kubeconfig;
 mod listen;
+mod machine;
 mod parts;
 
 use crate::terminal::say;
@@ -50,7 +52,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: usize,
     /// What runs the pods of the nodes
-    #[arg(long, value_enum, default_value_t = parts::Runtime::Hollow)]
+    #[arg(long, value_enum, default_value_t = parts::Runtime::Process)]
     runtime: parts::Runtime,
     /// Write an audit log: one audit.k8s.io/v1 Event a line
     #[arg(long, value_name = "FILE")]
@@ -58,6 +60,9 @@ pub struct Arguments {
     /// How much the audit log tells
     #[arg(long, value_enum, default_value_t = AuditLevel::Metadata, requires = "audit_log")]
     audit_level: AuditLevel,
+    /// Apply a sample application, show its progress, print its address
+    #[arg(long)]
+    demo: bool,
     /// How to print what scripts read
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -90,11 +95,24 @@ pub fn run(arguments: Arguments) -> Result<()> {
 async fn serve(arguments: Arguments) -> Result<()> {
     let stop = cluster::stop_on_signal()?;
     let output = arguments.output;
+    let demo = arguments.demo;
     let running = cluster::start(arguments, stop.clone()).await?;
     let kubeconfig = running.kubeconfig.display().to_string();
     say(&match output {
         Output::Text => format!("ready {kubeconfig}"),
         Output::Json => json!({"event": "ready", "kubeconfig": kubeconfig, "server": running.server}).to_string(),
     })?;
+    if demo {
+        tokio::select! {
+            url = demo::show(&running.client) => {
+                let url = url?;
+                say(&match output {
+                    Output::Text => format!("url {url}"),
+                    Output::Json => json!({"event": "demo", "url": url}).to_string(),
+                })?;
+            }
+            () = stop.cancelled() => {}
+        }
+    }
     running.finished().await
 }

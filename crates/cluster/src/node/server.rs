@@ -4,6 +4,7 @@
 //! connections through, so that the WebSocket protocols of clients arrive here as they were sent.
 
 mod forward;
+pub mod identity;
 mod logs;
 mod stream;
 

@@ -19,6 +19,7 @@ use stead_apiserver::environment::Environment;
 use stead_apiserver::gate::Gate;
 use stead_apiserver::server::{ApiServer, Config};
 use stead_apiserver::store::{EtcdAddress, History, Store};
+use stead_cluster::node::server::identity::Identity;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -40,6 +41,8 @@ pub struct Running {
     pub kubeconfig: PathBuf,
     /// `https://127.0.0.1:6443`.
     pub server: String,
+    /// A client of the cluster's administrator, inside this process.
+    pub client: kube::Client,
     listener: JoinHandle<()>,
     parts: JoinSet<()>,
     /// Dropped last: it lets go of the directory.
@@ -99,7 +102,8 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let audit = audit_log(&arguments)?;
     let store = open_store(&home.path, life, arguments.store.as_ref(), &environment).await?;
     let advertised = bound.socket.local_addr().ok();
-    let server = api_server(store, environment.clone(), &pki, advertised).await?;
+    let trust = Identity::generate(&["127.0.0.1".to_string()]).context("cannot make the nodes' certificates")?;
+    let server = api_server(store, environment.clone(), &pki, advertised, &trust).await?;
     let tls = server_config(&pki, environment.clock.clone())?;
     let socket = listen::into_tokio(bound.socket)?;
     let gate = Gate::new(server, audit);
@@ -109,6 +113,8 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
         nodes: arguments.nodes,
         runtime: arguments.runtime,
         authority: pki.authority.certificate.clone(),
+        folder: home.path.join("nodes"),
+        kubelet: trust.server,
     };
     let parts = parts::start(&settings, &gate, &stop).await?;
     let config = kubeconfig::build(&pki, &bound.server);
@@ -120,6 +126,7 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     Ok(Running {
         kubeconfig: std::path::absolute(&path).unwrap_or(path),
         server: format!("https://{}", bound.server),
+        client: parts::client_of(&gate, "kubernetes-admin"),
         listener,
         parts,
         _home: home,
@@ -173,6 +180,7 @@ async fn api_server(
     environment: Environment,
     pki: &Pki,
     advertised: Option<SocketAddr>,
+    trust: &Identity,
 ) -> Result<ApiServer> {
     let issuer =
         Issuer::from_pem(&pki.token_key, DEFAULT_ISSUER).context("cannot use the key for service-account tokens")?;
@@ -181,5 +189,6 @@ async fn api_server(
     let mut config = Config::new(store, environment, Catalogue::built_in());
     config.auth = Some(auth);
     config.advertised = advertised;
+    config.kubelet = Some(trust.client.clone());
     ApiServer::new(config).await.context("cannot start the API server")
 }

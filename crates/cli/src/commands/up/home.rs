@@ -65,6 +65,8 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         if self.life == Life::Ephemeral {
+            // Pods of a durable cluster go on and are adopted again; nobody would come back for these.
+            stead_cluster::node::process::end_all(&self.path.join("nodes"));
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
+use std::path::PathBuf;
 use std::sync::Arc;
 use stead::Manager;
 use stead_apiserver::auth::{AUTHENTICATED, MASTERS, User};
@@ -16,6 +17,7 @@ use stead_apiserver::gate::Gate;
 use stead_cluster::clock::MachineClock;
 use stead_cluster::node::registration::Capacity;
 use stead_cluster::{controllers, node, scheduler};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::util::MapRequest;
@@ -38,6 +40,8 @@ pub enum Part {
 /// What runs a node's pods.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Runtime {
+    /// Real processes of this machine
+    Process,
     /// Nothing does: pods only say that they run
     Hollow,
 }
@@ -50,6 +54,10 @@ pub struct Settings {
     pub runtime: Runtime,
     /// The PEM of the cluster's authority.
     pub authority: String,
+    /// Where nodes keep their pods.
+    pub folder: PathBuf,
+    /// How nodes let the API server in, and nobody else.
+    pub kubelet: Arc<rustls::ServerConfig>,
 }
 
 /// Starts the wanted parts; they end with `stop`.
@@ -74,14 +82,7 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
         run(&mut running, "scheduler", manager, stop);
     }
     if wanted(Part::Nodes) {
-        let client = client_of(gate, "system:stead:nodes");
-        let nodes = (0..settings.nodes)
-            .map(|index| node::describe(index, settings.nodes, format!("node-{index}"), Capacity::hollow()))
-            .collect();
-        let stop = stop.clone();
-        match settings.runtime {
-            Runtime::Hollow => running.spawn(node::run_hollow(client, Arc::new(MachineClock), nodes, stop)),
-        };
+        nodes(settings, gate, stop, &mut running).await?;
     }
     if wanted(Part::Operators) {
         let client = client_of(gate, "system:stead:operators");
@@ -93,8 +94,44 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
     Ok(running)
 }
 
+async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, running: &mut JoinSet<()>) -> Result<()> {
+    let client = client_of(gate, "system:stead:nodes");
+    let clock = Arc::new(MachineClock);
+    let capacity = match settings.runtime {
+        Runtime::Hollow => Capacity::hollow(),
+        Runtime::Process => super::machine::capacity(settings.nodes),
+    };
+    let nodes = (0..settings.nodes)
+        .map(|index| node::describe(index, settings.nodes, format!("node-{index}"), capacity.clone()))
+        .collect();
+    let stop = stop.clone();
+    match settings.runtime {
+        Runtime::Hollow => running.spawn(node::run_hollow(client, clock, nodes, stop)),
+        Runtime::Process => {
+            let listener = TcpListener::bind("127.0.0.1:0")
+                .await
+                .context("cannot listen for the nodes")?;
+            let tls = settings.kubelet.clone();
+            let processes = node::ProcessNodes {
+                client,
+                clock,
+                nodes,
+                folder: settings.folder.clone(),
+                own: std::env::current_exe().context("cannot find this program's own file")?,
+                serving: Some(node::server::Serving { listener, tls }),
+            };
+            running.spawn(async move {
+                if let Err(error) = node::run_processes(processes, stop).await {
+                    tracing::error!(%error, "the nodes ended");
+                }
+            })
+        }
+    };
+    Ok(())
+}
+
 /// A client inside the process that is this user.
-fn client_of(gate: &Gate, name: &str) -> kube::Client {
+pub fn client_of(gate: &Gate, name: &str) -> kube::Client {
     let user = User::named(name, &[MASTERS, AUTHENTICATED]);
     let service = MapRequest::new(gate.clone(), move |mut request: http::Request<kube::client::Body>| {
         request.extensions_mut().insert(user.clone());
