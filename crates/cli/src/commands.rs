@@ -1,7 +1,11 @@
 //! The commands, one a module, and how their outcome becomes an exit code.
 
 mod completions;
+mod connection;
 mod down;
+mod manifests;
+mod node;
+mod operator;
 mod up;
 
 use crate::failure;
@@ -37,6 +41,9 @@ struct Cli {
 enum Command {
     Up(Box<up::Arguments>),
     Down(down::Arguments),
+    Operator(operator::Arguments),
+    Manifests(manifests::Arguments),
+    Node(node::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -49,6 +56,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match cli.command {
         Command::Up(arguments) => up::run(*arguments),
         Command::Down(arguments) => down::run(&arguments),
+        Command::Operator(arguments) => operator::run(&arguments),
+        Command::Manifests(arguments) => manifests::run(&arguments),
+        Command::Node(arguments) => node::run(arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };
     match outcome {

@@ -185,6 +185,11 @@ impl Cache {
         }
     }
 
+    /// The namespaces that are watched.
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.shared.namespaces
+    }
+
     /// The store of every object of a kind.
     pub fn store<K: Typed>(&self) -> Store<K> {
         self.watch(Watch::all())

@@ -12,6 +12,7 @@ use crate::controller::{Controller, ControllerHandle, Runtime, Surroundings};
 use crate::events::{self, Poster, Recorder};
 use crate::leader::{Fence, LeaderElection};
 use crate::metrics::Metrics;
+use crate::rbac::Rule;
 use crate::webhook::{WebhookOptions, Webhooks};
 use crate::writer::{Mode, Writer};
 use http::HeaderValue;
@@ -74,6 +75,7 @@ pub struct Manager {
     poster: Mutex<Option<Poster>>,
     controllers: Mutex<Vec<Runtime>>,
     handles: Arc<Mutex<Vec<ControllerHandle>>>,
+    rules: Mutex<Vec<Rule>>,
     listeners: Mutex<Listeners>,
 }
 
@@ -208,6 +210,7 @@ impl ManagerBuilder {
             poster: Mutex::new(Some(poster)),
             controllers: Mutex::default(),
             handles: Arc::default(),
+            rules: Mutex::default(),
             listeners: Mutex::new(Listeners {
                 probes: self.probes,
                 metrics: self.metrics,
@@ -260,8 +263,14 @@ impl Manager {
         Writer::new(self.client.clone(), &self.options.field_manager, self.options.mode)
     }
 
+    /// The least permissions that the controllers added so far need, in a fixed order.
+    pub fn rbac(&self) -> Vec<Rule> {
+        Rule::merge(self.rules.lock().clone())
+    }
+
     /// Adds a controller. Its sources are watched from [`Manager::run`] on.
     pub fn add(&self, controller: Controller) -> ControllerHandle {
+        self.rules.lock().extend(controller.rbac());
         let runtime = Runtime::connect(
             controller,
             Surroundings {

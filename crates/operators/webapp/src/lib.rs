@@ -14,5 +14,6 @@ pub mod resources;
 pub mod rollout;
 pub mod seen;
 pub mod status;
+pub mod webhooks;
 
 pub use observe::WebAppOperator;

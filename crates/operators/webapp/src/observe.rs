@@ -13,7 +13,7 @@ use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
 use std::sync::Arc;
-use stead::{Context, Controller, Error, Index, Key, Manager, Operator, Plan, Rule, Source, Store, Watch};
+use stead::{Context, Controller, Error, Index, Key, Manager, Namespaces, Operator, Plan, Rule, Source, Store, Watch};
 use stead_apis::WebApp;
 
 /// Chooses the pods of all WebApps: no other pod is ever kept in memory.
@@ -30,7 +30,8 @@ pub struct WebAppOperator {
     by_app: Index<Pod>,
     config_maps: Store<Digested<ConfigMap>>,
     secrets: Store<Digested<Secret>>,
-    nodes: Store<Node>,
+    /// Only where the whole cluster is watched: who is confined to some namespaces has no right to see nodes.
+    nodes: Option<Store<Node>>,
 }
 
 impl WebAppOperator {
@@ -49,7 +50,7 @@ impl WebAppOperator {
             pods,
             config_maps: cache.store(),
             secrets: cache.store(),
-            nodes: cache.store(),
+            nodes: (*cache.namespaces() == Namespaces::All).then(|| cache.store()),
         };
         manager.add(operator.controller(&cache.store()));
     }
@@ -60,7 +61,8 @@ impl WebAppOperator {
         let by_pod = users(apps, |app| {
             vec![format!("{}/{}", namespace(&app.metadata.namespace), names::child(app))]
         });
-        Controller::operator(Self::NAME, self)
+        let nodes = self.nodes.is_some().then(Rule::read::<Node>);
+        let controller = Controller::operator(Self::NAME, self)
             .owns::<Deployment>()
             .owns::<Service>()
             .owns::<ControllerRevision>()
@@ -74,9 +76,9 @@ impl WebAppOperator {
             })
             .watches::<Digested<ConfigMap>>(move |found| by_config_map(&qualified(found)))
             .watches::<Digested<Secret>>(move |found| by_secret(&qualified(found)))
-            .may(Rule::read::<Node>())
             .may(Rule::new("", &["pods"], &["delete"]))
-            .resync(plan::RESYNC)
+            .resync(plan::RESYNC);
+        nodes.into_iter().fold(controller, Controller::may)
     }
 }
 
@@ -117,11 +119,11 @@ impl Operator for WebAppOperator {
 impl WebAppOperator {
     /// Nodes that pods should leave, looked for only where the spec wants that.
     fn bad_nodes(&self, app: &WebApp) -> Vec<String> {
-        if app.spec.recovery.is_none() {
+        let (Some(_), Some(nodes)) = (&app.spec.recovery, &self.nodes) else {
             return Vec::new();
-        }
+        };
         let mut bad = Vec::new();
-        self.nodes.for_each(|key, node| {
+        nodes.for_each(|key, node| {
             let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
             let unwell = conditions.into_iter().any(|condition| match condition.type_.as_str() {
                 "Ready" => condition.status != "True",

@@ -1,0 +1,50 @@
+//! How commands reach a cluster that somebody else runs, and how they are told to stop.
+
+use crate::failure::Hint;
+use anyhow::{Context, Result};
+use kube::{Client, Config};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// The cluster that KUBECONFIG or the in-cluster account names.
+pub async fn configuration() -> Result<Config> {
+    Config::infer()
+        .await
+        .context("no cluster is configured")
+        .hint("set KUBECONFIG to the kubeconfig of a cluster; `stead up` prints one")
+}
+
+/// A client of a cluster; it connects when it is used.
+pub fn client(config: Config) -> Result<Client> {
+    Client::try_from(config)
+        .context("cannot use the kubeconfig")
+        .hint("check its certificates and keys")
+}
+
+/// Runs a command that talks to a cluster.
+pub fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let outcome = runtime.block_on(work);
+    // Whatever still runs after the drain is not worth waiting for.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    outcome
+}
+
+/// Cancelled by the first SIGINT or SIGTERM.
+pub fn stop_on_signal() -> Result<CancellationToken> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        token.cancel();
+    });
+    Ok(stop)
+}

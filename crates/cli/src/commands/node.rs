@@ -1,0 +1,114 @@
+//! `stead node`: a node that joins any cluster, and faults on nodes.
+//!
+//! A fault is asked for by an annotation on the Node object, so it works on every node agent of ours, in whatever
+//! process it runs.
+
+use crate::commands::connection;
+use crate::failure::Hint;
+use crate::terminal::{Line, say, start_logging, tell};
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Subcommand, ValueEnum};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use std::sync::Arc;
+use stead_cluster::clock::MachineClock;
+use stead_cluster::node::fault::{POWER_ANNOTATION, Power};
+use stead_cluster::node::registration::{Capacity, NodeConfig, Role};
+use stead_cluster::node::{self};
+
+/// Join a node to a cluster, or let a node fail
+#[derive(Args)]
+#[command(after_help = "Examples:
+  stead node join worker-1 --runtime hollow   a node whose pods only say that they run, until Ctrl-C
+  stead node stop node-0                      as if its machine were off
+  stead node start node-0
+  stead node partition node-0                 its pods run on, and the API hears nothing of it
+  stead node heal node-0")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a node agent as a client of the configured cluster, until Ctrl-C
+    Join {
+        /// The name of the node
+        name: String,
+        /// What runs its pods
+        #[arg(long, value_enum, default_value_t = Runtime::Hollow)]
+        runtime: Runtime,
+    },
+    /// Turn a node off: its pods do not run
+    Stop { name: String },
+    /// Turn a node on again
+    Start { name: String },
+    /// Cut a node from the API: its pods run on
+    Partition { name: String },
+    /// Connect a node to the API again
+    Heal { name: String },
+}
+
+/// What runs a node's pods.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Runtime {
+    /// Nothing does: pods only say that they run
+    Hollow,
+}
+
+pub fn run(arguments: Arguments) -> Result<()> {
+    start_logging();
+    connection::block_on(async {
+        match arguments.command {
+            Command::Join { name, runtime } => join(name, runtime).await,
+            Command::Stop { name } => set_power(&name, Power::Off).await,
+            Command::Partition { name } => set_power(&name, Power::Partitioned).await,
+            Command::Start { name } | Command::Heal { name } => set_power(&name, Power::On).await,
+        }
+    })
+}
+
+async fn join(name: String, runtime: Runtime) -> Result<()> {
+    if let Some(problem) = stead_machinery::names::dns1123_subdomain(&name).first() {
+        return Err(anyhow!("`{name}` cannot be the name of a node: {problem}"))
+            .hint("use lower-case letters, digits and dashes");
+    }
+    let stop = connection::stop_on_signal()?;
+    let config = connection::configuration().await?;
+    let server = config.cluster_url.to_string();
+    let client = connection::client(config)?;
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes
+        .get_opt(&name)
+        .await
+        .with_context(|| format!("cannot ask {server} for nodes"))
+        .hint("check that the cluster runs and that the account of the kubeconfig may write nodes")?;
+    let described = NodeConfig {
+        role: Role::Worker,
+        ..node::describe(0, 1, name.clone(), Capacity::hollow())
+    };
+    tell(Line::Note, &format!("node {name} joins {server}"));
+    match runtime {
+        Runtime::Hollow => node::run_hollow(client, Arc::new(MachineClock), vec![described], stop).await,
+    }
+    Ok(())
+}
+
+async fn set_power(name: &str, power: Power) -> Result<()> {
+    let client = connection::client(connection::configuration().await?)?;
+    let nodes: Api<Node> = Api::all(client);
+    let patch = json!({"metadata": {"annotations": {POWER_ANNOTATION: power.annotation()}}});
+    nodes
+        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .with_context(|| format!("cannot change node {name}"))
+        .hint("`kubectl get nodes` lists the nodes")?;
+    let words = match power {
+        Power::On => "on and connected",
+        Power::Partitioned => "cut from the API",
+        Power::Off => "off",
+    };
+    say(&format!("node/{name} is {words}"))?;
+    Ok(())
+}
