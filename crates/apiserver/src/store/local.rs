@@ -44,12 +44,15 @@ type Answer = Result<Arc<Record>, StoreError>;
 
 impl<J: Journal> Committer<J> {
     pub(super) fn new(shared: Arc<Shared>, journal: J, clock: Arc<dyn Clock>, history: History) -> Self {
+        // What the last batch of the process before retired is still in the journal. Without this, each restart
+        // would add its batch to what is retained.
+        let retired = shared.state.write().forget(&history, clock.now());
         Committer {
             shared,
             journal,
             clock,
             history,
-            retired: Vec::new(),
+            retired,
             failed: None,
         }
     }
