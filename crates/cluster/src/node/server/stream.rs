@@ -15,7 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 
 const PROTOCOLS: &[&str] = &["v5.channel.k8s.io", "v4.channel.k8s.io"];
 const INPUT: u8 = 0;
@@ -65,6 +66,9 @@ async fn run(process: &Process, socket: Socket, wanted: Wanted) {
                 return;
             }
         }
+        // Clients take any other end for a broken connection, and lose the command's exit code with it.
+        let done = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        let _ = sink.send(Message::Close(Some(done))).await;
         let _ = sink.close().await;
     });
     let status = match &wanted.command {
