@@ -78,8 +78,22 @@ impl Up {
     }
 
     pub fn start_in(place: TempDir, arguments: &[&str]) -> Option<Up> {
+        Self::launch(place, &[&["--parts", "api"], arguments].concat())
+    }
+
+    /// The same with every part.
+    pub fn whole(arguments: &[&str]) -> Option<Up> {
+        Self::launch(tempfile::tempdir().expect("a directory"), arguments)
+    }
+
+    /// The next line that it prints.
+    pub fn next_line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("another line")
+    }
+
+    fn launch(place: TempDir, arguments: &[&str]) -> Option<Up> {
         let mut child = command(&stead()?, place.path())
-            .args(["up", "--parts", "api", "--output", "json"])
+            .args(["up", "--output", "json"])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -67,7 +67,10 @@ async fn run(process: &Process, socket: Socket, wanted: Wanted) {
             }
         }
         // Clients take any other end for a broken connection, and lose the command's exit code with it.
-        let done = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        let done = CloseFrame {
+            code: CloseCode::Normal,
+            reason: "".into(),
+        };
         let _ = sink.send(Message::Close(Some(done))).await;
         let _ = sink.close().await;
     });
