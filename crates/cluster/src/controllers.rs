@@ -2,10 +2,13 @@
 //!
 //! Every controller is a reconciler on our own framework, with the permissions it declares and no others.
 
+pub mod cron_job;
 pub mod deployment;
 pub mod discovery;
 pub mod endpoint_slices;
 pub mod garbage;
+pub mod history;
+pub mod job;
 pub mod namespaces;
 pub mod node_lifecycle;
 pub mod ownership;
@@ -13,6 +16,7 @@ pub mod pods;
 pub mod replicas;
 pub mod root_certificates;
 pub mod service_accounts;
+pub mod stateful_set;
 
 use stead::{Error, Manager};
 
@@ -28,6 +32,9 @@ pub fn add_to(manager: &Manager, settings: &Settings) {
     replicas::add_replica_sets(manager);
     replicas::add_replication_controllers(manager);
     deployment::add_to(manager);
+    stateful_set::add_to(manager);
+    job::add_to(manager);
+    cron_job::add_to(manager);
     endpoint_slices::add_to(manager);
     namespaces::add_to(manager);
     service_accounts::add_to(manager);

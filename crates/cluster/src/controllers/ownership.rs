@@ -1,9 +1,13 @@
 //! Who controls an object: owner references, and the claims that controllers make by them.
 
+use super::pods;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use serde_json::json;
-use stead::{Context, Error, Kind, Typed};
+use std::sync::Arc;
+use stead::{Context, Error, Key, Kind, Store, Typed};
+use stead_machinery::selector::LabelSelector as Selector;
 
 /// The reference that makes `owner` the controller of an object.
 pub fn controller_reference<K: Typed>(owner: &K) -> OwnerReference {
@@ -58,4 +62,53 @@ pub async fn release<K: Typed>(context: &Context, object: &K, owner_uid: &str) -
         .patch(object, json!({"metadata": {"ownerReferences": owners}}))
         .await
         .map(drop)
+}
+
+/// The pods that are this owner's: controlled ones that match, and matching ones that nobody controls and that it
+/// may `adopt`. Controlled ones that match no more are let go.
+pub async fn claim_pods<O: Typed>(
+    context: &Context,
+    pods: &Store<Pod>,
+    owner: &O,
+    selector: &Selector,
+    adoptable: impl Fn(&Pod) -> bool,
+) -> Result<Vec<Arc<Pod>>, Error> {
+    let meta = owner.meta();
+    let uid = meta.uid.as_deref().unwrap_or_default();
+    let mut claimed = Vec::new();
+    for pod in pods.owned_by(uid) {
+        if !is_controlled_by(&pod.metadata, uid) {
+            continue;
+        }
+        if pods::matches(selector, &pod) {
+            claimed.push(pod);
+        } else if meta.deletion_timestamp.is_none() {
+            release(context, &*pod, uid).await?;
+        }
+    }
+    if meta.deletion_timestamp.is_some() {
+        return Ok(claimed);
+    }
+    for pod in pods.in_namespace(meta.namespace.as_deref().unwrap_or_default()) {
+        let free = controller_of(&pod.metadata).is_none() && adoptable(&pod);
+        if free && pods::matches(selector, &pod) {
+            adopt(context, &*pod, owner).await?;
+            claimed.push(pod);
+        }
+    }
+    Ok(claimed)
+}
+
+/// Whom to wake for a pod that nobody controls: the owners whose selectors fit may adopt it.
+pub fn adopters<K: Typed>(owners: Store<K>, selector: impl Fn(&K) -> Option<Selector>) -> impl Fn(&Pod) -> Vec<Key> {
+    move |pod| match controller_of(&pod.metadata) {
+        Some(_) => Vec::new(),
+        None => {
+            let candidates = owners.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
+            let fitting = candidates
+                .iter()
+                .filter(|owner| selector(owner).is_some_and(|selector| pods::matches(&selector, pod)));
+            fitting.map(|owner| Key::of(&**owner)).collect()
+        }
+    }
 }

@@ -3,8 +3,21 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use sha2::{Digest, Sha256};
 use std::time::Duration;
 use stead_machinery::selector::LabelSelector as Selector;
+
+/// Letters and digits that make no words.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Ten letters and digits that stand for a text, fit for a name.
+pub fn hash(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    let letters = digest.iter().take(10);
+    letters
+        .map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]))
+        .collect()
+}
 
 /// Whether a pod counts: it has not ended and is not going away.
 pub fn is_active(pod: &Pod) -> bool {

@@ -58,16 +58,7 @@ fn add<K: ReplicaOwner>(manager: &Manager, name: &'static str) {
         .for_::<K>()
         .owns::<Pod>()
         // A pod that nobody controls may be one that an owner with a fitting selector should adopt.
-        .watches::<Pod>(move |pod| match ownership::controller_of(&pod.metadata) {
-            Some(_) => Vec::new(),
-            None => {
-                let candidates = owners.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
-                let fitting = candidates
-                    .iter()
-                    .filter(|owner| owner.selector().is_some_and(|s| pods::matches(&s, pod)));
-                fitting.map(|owner| Key::of(&**owner)).collect()
-            }
-        })
+        .watches::<Pod>(ownership::adopters(owners, K::selector))
         .may(Rule::root::<K>())
         .without_resync()
         .concurrency(8);
@@ -88,7 +79,7 @@ impl<K: ReplicaOwner> Reconciler for Replicas<K> {
             return Ok(Outcome::Settled);
         };
         let going = owner.meta().deletion_timestamp.is_some();
-        let claimed = self.claim(context, &owner, &selector).await?;
+        let claimed = ownership::claim_pods(context, &self.pods, &*owner, &selector, pods::is_active).await?;
         let active: Vec<&Pod> = claimed
             .iter()
             .map(AsRef::as_ref)
@@ -109,34 +100,6 @@ impl<K: ReplicaOwner> Reconciler for Replicas<K> {
 }
 
 impl<K: ReplicaOwner> Replicas<K> {
-    /// The pods that are this owner's: controlled ones that match, and matching ones that nobody controls.
-    async fn claim(&self, context: &Context, owner: &Arc<K>, selector: &Selector) -> Result<Vec<Arc<Pod>>, Error> {
-        let meta = owner.meta();
-        let uid = meta.uid.as_deref().unwrap_or_default();
-        let mut claimed = Vec::new();
-        for pod in self.pods.owned_by(uid) {
-            if !ownership::is_controlled_by(&pod.metadata, uid) {
-                continue;
-            }
-            if pods::matches(selector, &pod) {
-                claimed.push(pod);
-            } else if meta.deletion_timestamp.is_none() {
-                ownership::release(context, &*pod, uid).await?;
-            }
-        }
-        if meta.deletion_timestamp.is_some() {
-            return Ok(claimed);
-        }
-        for pod in self.pods.in_namespace(meta.namespace.as_deref().unwrap_or_default()) {
-            let free = ownership::controller_of(&pod.metadata).is_none() && pods::is_active(&pod);
-            if free && pods::matches(selector, &pod) {
-                ownership::adopt(context, &*pod, &**owner).await?;
-                claimed.push(pod);
-            }
-        }
-        Ok(claimed)
-    }
-
     /// Creates what is missing, or deletes what is too much, the least worth first.
     async fn balance(&self, context: &Context, owner: &Arc<K>, active: &[&Pod]) -> Result<(), Error> {
         let wanted = usize::try_from(owner.wanted()).unwrap_or(0);
@@ -163,7 +126,7 @@ impl<K: ReplicaOwner> Replicas<K> {
 }
 
 /// Runs writes side by side and gives the first error; those that went through are seen in the cache next time.
-async fn all<T>(writes: impl Iterator<Item = impl Future<Output = Result<T, Error>>>) -> Result<(), Error> {
+pub(super) async fn all<T>(writes: impl Iterator<Item = impl Future<Output = Result<T, Error>>>) -> Result<(), Error> {
     let mut results = futures::stream::iter(writes).buffer_unordered(AT_ONCE);
     let mut first = Ok(());
     while let Some(result) = results.next().await {
@@ -196,7 +159,7 @@ fn count<K: ReplicaOwner>(owner: &K, active: &[&Pod], now: Timestamp) -> Counts 
 }
 
 /// When the next ready pod will have been ready for long enough.
-fn next_available(active: &[&Pod], min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+pub(super) fn next_available(active: &[&Pod], min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
     let waits = active
         .iter()
         .filter_map(|pod| match pods::availability(pod, min_ready_seconds, now) {

@@ -2,12 +2,11 @@
 
 use super::Sets;
 use super::rolling;
-use crate::controllers::ownership;
+use crate::controllers::{ownership, pods};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::core::ObjectMeta;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stead::{Context, Error, Key};
@@ -23,9 +22,6 @@ const NOT_HANDED_DOWN: &[&str] = &[
     DESIRED,
     MAX,
 ];
-/// Letters and digits that make no words.
-const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-
 /// Tells the ReplicaSet with the wanted template from the others.
 pub fn sort(deployment: &Deployment, sets: Vec<Arc<ReplicaSet>>) -> Sets {
     let wanted = deployment.spec.as_ref().map(|spec| without_hash(&spec.template));
@@ -220,12 +216,7 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
 
 fn template_hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     let text = serde_json::to_string(template).unwrap_or_default();
-    let digest = Sha256::digest(format!("{text}{}", collisions.unwrap_or(0)).as_bytes());
-    digest
-        .iter()
-        .take(10)
-        .map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]))
-        .collect()
+    pods::hash(&format!("{text}{}", collisions.unwrap_or(0)))
 }
 
 fn is_already_there(error: &kube::Error) -> bool {

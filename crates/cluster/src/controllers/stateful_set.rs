@@ -1,0 +1,155 @@
+//! StatefulSets: pods with names, storage and an order that they keep.
+
+mod identity;
+mod status;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use super::history::{self, History};
+use super::{created, ownership, pods, replicas};
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use serde_json::json;
+use std::sync::Arc;
+use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Store};
+use steps::{Step, World};
+
+/// Adds the controller of StatefulSets.
+pub fn add_to(manager: &Manager) {
+    let cache = manager.cache();
+    let sets = cache.store::<StatefulSet>();
+    let reconciler = StatefulSets {
+        sets: sets.clone(),
+        pods: cache.store(),
+        revisions: cache.store(),
+        claims: cache.store(),
+    };
+    let selector = |set: &StatefulSet| pods::selector(&set.spec.as_ref()?.selector);
+    let controller = Controller::new("statefulset", reconciler)
+        .for_::<StatefulSet>()
+        .owns::<Pod>()
+        .owns::<ControllerRevision>()
+        .watches::<Pod>(ownership::adopters(sets, selector))
+        .may(Rule::root::<StatefulSet>())
+        .may(Rule::read::<PersistentVolumeClaim>())
+        .may(Rule::write::<PersistentVolumeClaim>())
+        .without_resync()
+        .concurrency(8);
+    manager.add(controller);
+}
+
+struct StatefulSets {
+    sets: Store<StatefulSet>,
+    pods: Store<Pod>,
+    revisions: Store<ControllerRevision>,
+    claims: Store<PersistentVolumeClaim>,
+}
+
+impl Reconciler for StatefulSets {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
+        let Some(set) = self.sets.get(key) else {
+            return Ok(Outcome::Settled);
+        };
+        let Some(spec) = &set.spec else {
+            return Ok(Outcome::Settled);
+        };
+        let Some(selector) = pods::selector(&spec.selector) else {
+            return Ok(Outcome::Settled);
+        };
+        let member = |pod: &Pod| pod.metadata.deletion_timestamp.is_none() && identity::ordinal_in(&set, pod).is_some();
+        let claimed = ownership::claim_pods(context, &self.pods, &*set, &selector, member).await?;
+        if set.metadata.deletion_timestamp.is_some() {
+            return Ok(Outcome::Settled);
+        }
+        let before = set.status.clone().unwrap_or_default();
+        let history = history::sync(
+            context,
+            &self.revisions,
+            &*set,
+            &selector,
+            &spec.template,
+            before.collision_count,
+        )
+        .await?;
+        let update = history.newest();
+        let current = match before.current_revision.as_deref().filter(|name| !name.is_empty()) {
+            Some(known) if history.template(known).is_some() => known,
+            _ => update,
+        };
+        let now = context.now();
+        let world = World::new(&set, &claimed, current, update, now);
+        // Before the steps: a claim that goes with its pod must know it before the pod goes.
+        self.keep_or_release_claims(context, &set, &world).await?;
+        for step in world.steps() {
+            match step {
+                Step::Create { ordinal, revision } => self.create(context, &set, &history, ordinal, revision).await?,
+                Step::Delete(pod) => context.writer().delete(&**pod, Propagation::Background).await?,
+            }
+        }
+        if let Some(after) = status::of(&set, &world) {
+            context.writer().patch_status(&*set, json!({"status": after})).await?;
+        }
+        let live = claimed
+            .iter()
+            .filter_map(|pod| pod.metadata.labels.as_ref()?.get(history::HASH_LABEL).cloned())
+            .chain([current.to_string()]);
+        history::forget(context, &history, &live.collect(), spec.revision_history_limit).await?;
+        let waits = replicas::next_available(&world.alive(), spec.min_ready_seconds.unwrap_or(0), now);
+        Ok(waits.map_or(Outcome::Settled, Outcome::CheckAgain))
+    }
+}
+
+impl StatefulSets {
+    /// Creates the claims of a pod, then the pod: it would not start without them.
+    async fn create(
+        &self,
+        context: &Context,
+        set: &StatefulSet,
+        history: &History,
+        ordinal: i32,
+        revision: &str,
+    ) -> Result<(), Error> {
+        let namespace = set.metadata.namespace.as_deref();
+        for claim in identity::claims(set, ordinal) {
+            let name = claim.metadata.name.as_deref().unwrap_or_default();
+            match self.claims.named(namespace, name) {
+                Some(found) if found.metadata.deletion_timestamp.is_some() => {
+                    return Err(Error::transient(format!("claim {name} is still being deleted")));
+                }
+                Some(_) => {}
+                None => created(context.writer().create(&claim).await)?,
+            }
+        }
+        let Some(template) = history.template(revision) else {
+            return Err(Error::transient(format!("revision {revision} is not known yet")));
+        };
+        let pod = identity::pod(set, &template, ordinal, revision);
+        created(context.writer().create(&pod).await)
+    }
+
+    /// Makes claims go with their set or their pod, where the retention policy says so.
+    async fn keep_or_release_claims(
+        &self,
+        context: &Context,
+        set: &Arc<StatefulSet>,
+        world: &World<'_>,
+    ) -> Result<(), Error> {
+        let namespace = set.metadata.namespace.as_deref();
+        for (ordinal, pod) in world.pods() {
+            for wanted in identity::claims(set, ordinal) {
+                let Some(claim) = self
+                    .claims
+                    .named(namespace, wanted.metadata.name.as_deref().unwrap_or_default())
+                else {
+                    continue;
+                };
+                if let Some(owners) = identity::claim_owners(set, pod, world.place(ordinal), &claim) {
+                    let patch = json!({"metadata": {"ownerReferences": owners}});
+                    context.writer().patch(&*claim, patch).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
