@@ -130,10 +130,10 @@ impl Ledger {
         let spent = spec
             .backoff_limit_per_index
             .is_some_and(|limit| failures_before(pod) >= limit);
-        if let Some(index) = index_of(pod).filter(|_| spent || verdict == Failure::FailsIndex) {
-            if spec.backoff_limit_per_index.is_some() && !self.completed.0.contains(&index) {
-                self.failed_indexes.0.insert(index);
-            }
+        let lost = spec.backoff_limit_per_index.is_some() && (spent || verdict == Failure::FailsIndex);
+        let open = |index: &i32| !self.completed.0.contains(index);
+        if let Some(index) = index_of(pod).filter(|_| lost).filter(open) {
+            self.failed_indexes.0.insert(index);
         }
         if let Failure::FailsJob(why) = verdict {
             self.fatal.get_or_insert(why);
