@@ -6,6 +6,8 @@ mod down;
 mod manifests;
 mod node;
 mod operator;
+mod rollback;
+mod status;
 mod up;
 
 use crate::failure;
@@ -44,6 +46,8 @@ enum Command {
     Operator(operator::Arguments),
     Manifests(manifests::Arguments),
     Node(node::Arguments),
+    Status(status::Arguments),
+    Rollback(rollback::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -59,6 +63,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Operator(arguments) => operator::run(&arguments),
         Command::Manifests(arguments) => manifests::run(&arguments),
         Command::Node(arguments) => node::run(arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Rollback(arguments) => rollback::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };
     match outcome {

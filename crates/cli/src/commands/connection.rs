@@ -48,3 +48,42 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
     });
     Ok(stop)
 }
+
+/// A kind that commands know.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// A web application
+    #[value(alias = "webapps", alias = "webapp.stead.dev", alias = "webapps.stead.dev")]
+    Webapp,
+}
+
+/// An application, as commands name it.
+#[derive(clap::Args)]
+pub struct App {
+    /// The kind of the object
+    #[arg(value_enum)]
+    pub kind: Kind,
+    /// Its name
+    pub name: String,
+    /// Its namespace (default: that of the kubeconfig)
+    #[arg(short, long, value_name = "NS")]
+    pub namespace: Option<String>,
+}
+
+impl App {
+    /// A client, and the namespace of the application.
+    pub async fn client(&self) -> Result<(Client, String)> {
+        let config = configuration().await?;
+        let namespace = self.namespace.clone();
+        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+        Ok((client(config)?, namespace))
+    }
+
+    /// The application as it is now.
+    pub async fn get(&self, apps: &kube::Api<stead_apis::WebApp>) -> Result<stead_apis::WebApp> {
+        apps.get(&self.name)
+            .await
+            .with_context(|| format!("cannot read webapp {}", self.name))
+            .hint("`kubectl get webapps -A` lists them; -n chooses the namespace")
+    }
+}

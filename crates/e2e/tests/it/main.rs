@@ -4,3 +4,4 @@ mod binary;
 mod demo;
 mod kubectl;
 mod up;
+mod webapp;
