@@ -41,10 +41,16 @@ async fn the_second_replica_takes_over_when_the_first_is_gone() {
         .await
         .unwrap()
     };
-    let first = tokio::spawn(two_replicas::run(client.clone(), "one", std::future::pending()));
+    // A runtime of its own, so that everything of the first replica ends with it, as in a crash.
+    let machine = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    machine.spawn(two_replicas::run(client.clone(), "one", std::future::pending()));
     assert_eq!(signed_by("early").await, "one");
     let second = tokio::spawn(two_replicas::run(client.clone(), "two", std::future::pending()));
-    first.abort();
+    machine.shutdown_background();
     assert_eq!(signed_by("late").await, "two");
     second.abort();
 }
