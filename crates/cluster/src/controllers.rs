@@ -3,8 +3,10 @@
 //! Every controller is a reconciler on our own framework, with the permissions it declares and no others.
 
 pub mod cron_job;
+pub mod daemon_set;
 pub mod deployment;
 pub mod discovery;
+pub mod disruption;
 pub mod endpoint_slices;
 pub mod garbage;
 pub mod history;
@@ -13,7 +15,9 @@ pub mod namespaces;
 pub mod node_lifecycle;
 pub mod ownership;
 pub mod pods;
+pub mod quota;
 pub mod replicas;
+pub mod role_aggregation;
 pub mod root_certificates;
 pub mod service_accounts;
 pub mod stateful_set;
@@ -35,6 +39,10 @@ pub fn add_to(manager: &Manager, settings: &Settings) {
     stateful_set::add_to(manager);
     job::add_to(manager);
     cron_job::add_to(manager);
+    daemon_set::add_to(manager);
+    disruption::add_to(manager);
+    quota::add_to(manager);
+    role_aggregation::add_to(manager);
     endpoint_slices::add_to(manager);
     namespaces::add_to(manager);
     service_accounts::add_to(manager);

@@ -29,6 +29,17 @@ impl History {
             .unwrap_or_default()
     }
 
+    /// The hash in the name of that revision, by which the pods of a DaemonSet know it.
+    pub fn newest_hash(&self) -> &str {
+        let labels = self
+            .revisions
+            .last()
+            .and_then(|revision| revision.metadata.labels.as_ref());
+        labels
+            .and_then(|labels| labels.get(HASH_LABEL))
+            .map_or("", String::as_str)
+    }
+
     /// The template of a revision, if it is still known.
     pub fn template(&self, name: &str) -> Option<PodTemplateSpec> {
         let found = self

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 use stead_machinery::selector::LabelSelector as Selector;
@@ -17,6 +18,18 @@ pub fn hash(text: &str) -> String {
     letters
         .map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]))
         .collect()
+}
+
+/// A number, or a percentage of the whole, rounded up.
+pub fn share(limit: &IntOrString, whole: i32) -> i32 {
+    match limit {
+        IntOrString::Int(count) => *count,
+        IntOrString::String(text) => {
+            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+            let share = (i64::from(whole) * percent.clamp(0, 100) + 99) / 100;
+            i32::try_from(share).unwrap_or(i32::MAX)
+        }
+    }
 }
 
 /// Whether a pod counts: it has not ended and is not going away.

@@ -6,7 +6,6 @@ use crate::controllers::pods::{self, Availability};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -194,15 +193,8 @@ impl<'a> World<'a> {
     fn max_unavailable(&self) -> i32 {
         let strategy = self.spec().and_then(|spec| spec.update_strategy.as_ref());
         let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
-        let limit = match rolling.and_then(|rolling| rolling.max_unavailable.as_ref()) {
-            Some(IntOrString::Int(count)) => *count,
-            Some(IntOrString::String(text)) => {
-                let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
-                let share = (i64::from(self.wanted()) * percent.clamp(0, 100) + 99) / 100;
-                i32::try_from(share).unwrap_or(i32::MAX)
-            }
-            None => 1,
-        };
+        let limit = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
+        let limit = limit.map_or(1, |limit| pods::share(limit, self.wanted()));
         limit.max(1)
     }
 
