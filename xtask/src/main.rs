@@ -29,6 +29,12 @@ enum Chore {
     },
     /// Rewrite the API server's data from Kubernetes' published API description (needs Go)
     Schemas,
+    /// Send generated requests to the embedded and the real API server, and tell every difference
+    Differential {
+        /// Passed on: --seed S --sequences N [--from I] [--parallel P] [--shrink N] [--keep DIR] [--replay FILE]
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
     /// Measure against the real thing, and print a table
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -45,6 +51,7 @@ fn main() -> ExitCode {
         Chore::Test => test::run(),
         Chore::Kubernetes { names } => kubernetes::run(&names),
         Chore::Schemas => schemas::run(),
+        Chore::Differential { options } => test::differential(&options),
         Chore::Bench(bench) => bench::run(bench),
     };
     match result {

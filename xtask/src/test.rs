@@ -37,6 +37,19 @@ pub fn run() -> Result<()> {
     table.close()
 }
 
+/// Runs the search for differences, which is a program of the test crate: this one stays quick to build.
+pub fn differential(options: &[String]) -> Result<()> {
+    for name in ["kube-apiserver", "etcd"] {
+        kubernetes::ensure(name)?;
+    }
+    let mut arguments = vec!["run", "--quiet", "-p", "stead-test", "--bin", "differential", "--"];
+    arguments.extend(options.iter().map(String::as_str));
+    match cargo(&arguments)? {
+        End::Failed(why) => bail!(why),
+        End::Passed | End::Skipped(_) => Ok(()),
+    }
+}
+
 /// Programs that the tests drive and compare with. Their absence is no failure, but it is said.
 fn control_plane() -> Result<End> {
     for name in kubernetes::CONTROL_PLANE {

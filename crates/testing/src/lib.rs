@@ -4,6 +4,7 @@
 //! where `cargo xtask kubernetes` has built them: the judge of what the embedded cluster should do.
 
 pub mod children;
+pub mod differential;
 pub mod embedded;
 pub mod faults;
 pub mod kubernetes;

@@ -1,0 +1,152 @@
+//! `cargo xtask differential`: searches for differences between the embedded API server and the real one.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use stead_test::differential::{Found, Judge, Search, Sequence};
+
+/// What was asked for: `--seed S --sequences N [--from I] [--parallel P] [--keep DIR] [--replay FILE]`.
+struct Wanted {
+    search: Search,
+    keep: PathBuf,
+    replay: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let wanted = match wanted() {
+        Ok(wanted) => wanted,
+        Err(why) => {
+            say(&format!("error: {why}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let judge = match Judge::start().await {
+        Ok(judge) => judge,
+        Err(error) => {
+            say(&format!("error: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    match &wanted.replay {
+        Some(file) => replay(&judge, file).await,
+        None => search(&judge, &wanted).await,
+    }
+}
+
+fn wanted() -> Result<Wanted, String> {
+    let mut wanted = Wanted {
+        search: Search {
+            seed: 1,
+            sequences: 0..100,
+            parallel: 24,
+            shrunk: 12,
+        },
+        keep: PathBuf::from("target/differential"),
+        replay: None,
+    };
+    let (mut from, mut count) = (0, 100);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| format!("{name} wants a value"))?;
+        let number = || {
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{name}: {value:?} is not a number"))
+        };
+        let size = || number().map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+        match name.as_str() {
+            "--seed" => wanted.search.seed = number()?,
+            "--sequences" => count = number()?,
+            "--from" => from = number()?,
+            "--parallel" => wanted.search.parallel = size()?.max(1),
+            "--shrink" => wanted.search.shrunk = size()?,
+            "--keep" => wanted.keep = value.into(),
+            "--replay" => wanted.replay = Some(value.into()),
+            other => return Err(format!("unknown option {other}")),
+        }
+    }
+    wanted.search.sequences = from..from.saturating_add(count);
+    Ok(wanted)
+}
+
+async fn search(judge: &Judge, wanted: &Wanted) -> ExitCode {
+    let done = AtomicU64::new(0);
+    let report = judge
+        .search(&wanted.search, |_| {
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done % 500 == 0 {
+                say(&format!("{done} sequences"));
+            }
+        })
+        .await;
+    for (at, found) in report.found.iter().enumerate() {
+        describe(found);
+        if at < wanted.search.shrunk {
+            keep(&wanted.keep, at, found);
+        }
+    }
+    say(&format!(
+        "seed {}: {} sequences, {} requests, {} clean, {} sorts of differences",
+        wanted.search.seed,
+        report.sequences,
+        report.requests,
+        report.clean,
+        report.found.len()
+    ));
+    match report.found.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn describe(found: &Found) {
+    say(&format!(
+        "== {} times, first in sequence {}: {}",
+        found.count, found.first, found.sort
+    ));
+    for difference in found.differences.iter().take(6) {
+        say(&format!("  {difference}"));
+    }
+}
+
+/// Writes the sequence where it can be replayed from.
+fn keep(folder: &std::path::Path, at: usize, found: &Found) {
+    let mut sequence = found.sequence.clone();
+    sequence.about = found.sort.clone();
+    let path = folder.join(format!("{at}.json"));
+    let written = serde_json::to_string_pretty(&sequence)
+        .map_err(std::io::Error::other)
+        .and_then(|text| std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text + "\n")));
+    match written {
+        Ok(()) => say(&format!("  kept in {}", path.display())),
+        Err(error) => say(&format!("  could not be kept: {error}")),
+    }
+}
+
+async fn replay(judge: &Judge, file: &PathBuf) -> ExitCode {
+    let sequence = std::fs::read_to_string(file)
+        .map_err(|error| error.to_string())
+        .and_then(|text| serde_json::from_str::<Sequence>(&text).map_err(|error| error.to_string()));
+    let sequence = match sequence {
+        Ok(sequence) => sequence,
+        Err(error) => {
+            say(&format!("error: {}: {error}", file.display()));
+            return ExitCode::FAILURE;
+        }
+    };
+    let found = judge.differences(&sequence).await;
+    for difference in &found {
+        say(&difference.to_string());
+    }
+    match found.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn say(line: &str) {
+    // Nobody is left to tell if standard output is gone.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
