@@ -40,7 +40,7 @@ fn wanted() -> Result<Wanted, String> {
         search: Search {
             seed: 1,
             sequences: 0..100,
-            parallel: 24,
+            parallel: 64,
             shrunk: 12,
         },
         keep: PathBuf::from("target/differential"),
