@@ -76,7 +76,7 @@ async fn search(judge: &Judge, wanted: &Wanted) -> ExitCode {
     let report = judge
         .search(&wanted.search, |_| {
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            if done % 500 == 0 {
+            if done.is_multiple_of(500) {
                 say(&format!("{done} sequences"));
             }
         })
