@@ -5,6 +5,7 @@
 
 use crate::{kubernetes, tidy};
 use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -32,7 +33,10 @@ pub fn run() -> Result<()> {
         ])
     });
     table.step("real Kubernetes", control_plane);
-    table.step("the binary", || cargo(&["build", "--quiet", "--bin", "stead"]));
+    table.step("clients in Go", go_clients);
+    table.step("the binary", || {
+        cargo(&["build", "--quiet", "--workspace", "--bin", "stead"])
+    });
     table.step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]));
     table.close()
 }
@@ -58,6 +62,38 @@ fn control_plane() -> Result<End> {
         }
     }
     Ok(End::Passed)
+}
+
+/// The programs on client-go and controller-runtime that the stories run. Go's own cache makes the second time quick.
+fn go_clients() -> Result<End> {
+    let go = |arguments: &[&str]| {
+        let mut command = Command::new("go");
+        command
+            .current_dir("tools/clients")
+            .env("CGO_ENABLED", "0")
+            .args(arguments);
+        command
+    };
+    match go(&["mod", "download"]).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => {
+            return Ok(End::Skipped(format!(
+                "no client-go: `go mod download` ended with {status}"
+            )));
+        }
+        Err(error) => return Ok(End::Skipped(format!("no client-go: no Go toolchain ({error})"))),
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let output = std::path::absolute(target.join("clients"))?;
+    let status = go(&["build", "-trimpath", "-ldflags", "-s -w", "-o"])
+        .arg(format!("{}/", output.display()))
+        .arg("./...")
+        .status()?;
+    Ok(if status.success() {
+        End::Passed
+    } else {
+        End::Failed(format!("go build of tools/clients: {status}"))
+    })
 }
 
 fn cargo(arguments: &[&str]) -> Result<End> {

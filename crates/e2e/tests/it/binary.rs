@@ -29,7 +29,7 @@ pub fn stead() -> Option<PathBuf> {
     };
     if !path.exists() {
         skipped(format_args!(
-            "no stead binary at {}; `cargo build --bin stead` builds it",
+            "no stead binary at {}; `cargo build --workspace --bin stead` builds it",
             path.display()
         ));
         return None;
