@@ -1,11 +1,10 @@
 //! Property names that are no identifiers, spelt so that expressions can name them.
 
-/// Words of the language; a property with such a name is written `__word__`.
-const KEYWORDS: &[&str] = &[
-    "true",
-    "false",
-    "null",
-    "in",
+/// Words of the language as it is.
+const LITERALS: &[&str] = &["true", "false", "null", "in"];
+
+/// Words that later versions of the language may use.
+const RESERVED: &[&str] = &[
     "as",
     "break",
     "const",
@@ -25,8 +24,14 @@ const KEYWORDS: &[&str] = &[
     "while",
 ];
 
+/// Whether no identifier may be called this, though the language gives it no meaning yet.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
+/// Whether this is a word of the language; a property with such a name is written `__word__`.
 pub fn is_keyword(name: &str) -> bool {
-    KEYWORDS.contains(&name)
+    LITERALS.contains(&name) || is_reserved(name)
 }
 
 /// The identifier for a property, or `None` for names that no expression can spell.

@@ -8,6 +8,7 @@ mod literals;
 mod macros;
 
 use crate::ast::{Expr, Id, Kind, Literal};
+use crate::escape;
 use crate::issue::Issue;
 use crate::lexer::{Token, TokenKind, tokens};
 
@@ -31,27 +32,6 @@ const OPERATORS: &[&[(&str, &str)]] = &[
     ],
     &[("+", "_+_"), ("-", "_-_")],
     &[("*", "_*_"), ("/", "_/_"), ("%", "_%_")],
-];
-
-/// Words that later versions of the language may use.
-const RESERVED: &[&str] = &[
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
 ];
 
 /// A parsed expression and how many nodes it has numbered.
@@ -388,7 +368,7 @@ impl Parser {
     }
 
     fn name(&mut self, at: usize, name: String) -> Result<Expr> {
-        if RESERVED.contains(&name.as_str()) {
+        if escape::is_reserved(&name) {
             return Err(Issue::new(at, format!("reserved identifier: {name}")));
         }
         if let Some(open) = self.take("(") {

@@ -88,19 +88,6 @@ fn has_rules(schema: SchemaRef<'_>) -> bool {
     }
 }
 
-/// The schema's `type`.
-fn type_name(shape: &Shape) -> &'static str {
-    match shape {
-        Shape::Object(_) => "object",
-        Shape::List(_) => "array",
-        Shape::String(_) => "string",
-        Shape::Integer => "integer",
-        Shape::Number => "number",
-        Shape::Boolean => "boolean",
-        Shape::Any | Shape::Free | Shape::IntOrString | Shape::Quantity => "",
-    }
-}
-
 /// `self` and `oldSelf`; the latter is optional where the rule asks for it.
 fn environment(decl: &Arc<Decl>, rule: &Rule) -> Env {
     let this = type_of(decl);

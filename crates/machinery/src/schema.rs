@@ -53,6 +53,21 @@ pub enum Shape {
     Free,
 }
 
+impl Shape {
+    /// The `type` that a schema in JSON has for this shape; `None` where it has none, or more than one.
+    pub fn type_name(&self) -> Option<&'static str> {
+        match self {
+            Shape::Object(_) => Some("object"),
+            Shape::List(_) => Some("array"),
+            Shape::String(_) => Some("string"),
+            Shape::Integer => Some("integer"),
+            Shape::Number => Some("number"),
+            Shape::Boolean => Some("boolean"),
+            Shape::Any | Shape::Free | Shape::IntOrString | Shape::Quantity => None,
+        }
+    }
+}
+
 /// String formats that change how a value is read or written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {

@@ -72,15 +72,12 @@ impl Walk {
 
     fn check_type(&mut self, path: &str, value: &Value, schema: SchemaRef<'_>, role: Role) {
         let wanted = match schema.shape() {
-            Shape::Any | Shape::Free | Shape::Quantity => return,
             Shape::Object(_) | Shape::List(_) if role == Role::Branch => return,
-            Shape::Object(_) => "object",
-            Shape::List(_) => "array",
-            Shape::String(_) => "string",
-            Shape::Integer => "integer",
-            Shape::Number => "number",
-            Shape::Boolean => "boolean",
             Shape::IntOrString => "integer,string",
+            shape => match shape.type_name() {
+                Some(name) => name,
+                None => return,
+            },
         };
         let whole = || {
             value

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 mod mistyped;
 
+pub(crate) use mistyped::kind_of;
 pub use mistyped::{Mistyped, mistyped};
 
 /// How deep values are walked. JSON text nests no deeper than the parser allows (128), so nothing that

@@ -35,6 +35,25 @@ struct RequestKey {
     dry_run: &'static str,
 }
 
+impl RequestKey {
+    /// As Prometheus writes them, in the order of their names.
+    fn labels(&self) -> String {
+        let RequestKey {
+            verb,
+            group,
+            version,
+            resource,
+            subresource,
+            scope,
+            code,
+            dry_run,
+        } = self;
+        format!(
+            "code=\"{code}\",component=\"apiserver\",dry_run=\"{dry_run}\",group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
+        )
+    }
+}
+
 #[derive(Default)]
 struct Series {
     count: AtomicU64,
@@ -158,20 +177,7 @@ impl Metrics {
         out.push_str("# HELP apiserver_request_total Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.\n# TYPE apiserver_request_total counter\n");
         for (key, series) in self.requests.lock().iter() {
             let count = series.count.load(Ordering::Relaxed);
-            let RequestKey {
-                verb,
-                group,
-                version,
-                resource,
-                subresource,
-                scope,
-                code,
-                dry_run,
-            } = key;
-            let _ = writeln!(
-                out,
-                "apiserver_request_total{{code=\"{code}\",component=\"apiserver\",dry_run=\"{dry_run}\",group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\"}} {count}"
-            );
+            let _ = writeln!(out, "apiserver_request_total{{{}}} {count}", key.labels());
         }
     }
 
@@ -182,19 +188,7 @@ impl Metrics {
             "# HELP {NAME} Response latency distribution in seconds.\n# TYPE {NAME} histogram"
         );
         for (key, series) in self.requests.lock().iter() {
-            let RequestKey {
-                verb,
-                group,
-                version,
-                resource,
-                subresource,
-                scope,
-                code,
-                dry_run,
-            } = key;
-            let labels = format!(
-                "code=\"{code}\",component=\"apiserver\",dry_run=\"{dry_run}\",group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
-            );
+            let labels = key.labels();
             for (bound, bucket) in BUCKETS.iter().zip(&series.buckets) {
                 let _ = writeln!(
                     out,

@@ -1,6 +1,6 @@
 //! What a definition must fulfil before its rules are accepted.
 
-use super::{CompiledRule, Node, environment, paths, program, type_name};
+use super::{CompiledRule, Node, environment, paths, program};
 use crate::decl::{Decl, MAX_REQUEST_BYTES, Place};
 use crate::escape;
 use crate::types::Type;
@@ -72,7 +72,7 @@ impl Checks {
         let mut node = Node {
             rules: Vec::new(),
             decl: decl.clone(),
-            type_name: type_name(schema.shape()),
+            type_name: schema.shape().type_name().unwrap_or_default(),
             topology: Topology::Atomic,
             properties: BTreeMap::new(),
             additional: None,
@@ -158,7 +158,7 @@ impl Checks {
         (!rules.is_empty()).then(|| Node {
             rules,
             decl: decl.clone(),
-            type_name: type_name(around.shape()),
+            type_name: around.shape().type_name().unwrap_or_default(),
             topology: Topology::Atomic,
             properties: BTreeMap::new(),
             additional: None,

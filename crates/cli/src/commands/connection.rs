@@ -33,18 +33,24 @@ pub fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     outcome
 }
 
-/// Cancelled by the first SIGINT or SIGTERM.
+/// Cancelled by the first SIGINT or SIGTERM. A second one ends the process at once.
 pub fn stop_on_signal() -> Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let stop = CancellationToken::new();
     let token = stop.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if token.is_cancelled() {
+                // Whoever asks twice is in a hurry; what was answered is on disk already.
+                std::process::exit(130);
+            }
+            token.cancel();
         }
-        token.cancel();
     });
     Ok(stop)
 }

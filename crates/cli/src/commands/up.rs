@@ -8,6 +8,7 @@ mod listen;
 mod machine;
 mod parts;
 
+use super::connection;
 use crate::terminal::say;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -93,7 +94,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 }
 
 async fn serve(arguments: Arguments) -> Result<()> {
-    let stop = cluster::stop_on_signal()?;
+    let stop = connection::stop_on_signal()?;
     let output = arguments.output;
     let demo = arguments.demo;
     let running = cluster::start(arguments, stop.clone()).await?;

@@ -6,10 +6,10 @@ use super::ownership;
 use super::pods::{self, Availability};
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
-use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec, ReplicationController, ReplicationControllerStatus};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec, ReplicationController};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Store, Typed};
@@ -24,8 +24,26 @@ pub trait ReplicaOwner: Typed + Serialize {
     fn selector(&self) -> Option<Selector>;
     fn template(&self) -> Option<&PodTemplateSpec>;
     fn min_ready_seconds(&self) -> i32;
-    /// The status that these counts make; `None` if it is there already.
-    fn status_patch(&self, counts: &Counts) -> Option<serde_json::Value>;
+    /// What its status says, an object.
+    fn status(&self) -> Value;
+}
+
+/// The status that these counts make; `None` if it is there already.
+fn status_patch(owner: &impl ReplicaOwner, counts: &Counts) -> Option<Value> {
+    let before = owner.status();
+    let mut after = before.clone();
+    let mut news = false;
+    for (field, count) in [
+        ("replicas", i64::from(counts.replicas)),
+        ("fullyLabeledReplicas", i64::from(counts.fully_labeled)),
+        ("readyReplicas", i64::from(counts.ready)),
+        ("availableReplicas", i64::from(counts.available)),
+        ("observedGeneration", owner.meta().generation.unwrap_or_default()),
+    ] {
+        news |= before[field].as_i64().unwrap_or_default() != count;
+        after[field] = json!(count);
+    }
+    news.then_some(after)
 }
 
 /// What is counted of the pods.
@@ -89,7 +107,7 @@ impl<K: ReplicaOwner> Reconciler for Replicas<K> {
             self.balance(context, &owner, &active).await?;
         }
         let now = context.now();
-        if let Some(patch) = owner.status_patch(&count(&*owner, &active, now)) {
+        if let Some(patch) = status_patch(&*owner, &count(&*owner, &active, now)) {
             context.writer().patch_status(&*owner, json!({"status": patch})).await?;
         }
         Ok(match next_available(&active, owner.min_ready_seconds(), now) {
@@ -186,23 +204,8 @@ impl ReplicaOwner for ReplicaSet {
         self.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
     }
 
-    fn status_patch(&self, counts: &Counts) -> Option<serde_json::Value> {
-        let before = self.status.clone().unwrap_or_default();
-        let after = ReplicaSetStatus {
-            replicas: counts.replicas,
-            fully_labeled_replicas: Some(counts.fully_labeled),
-            ready_replicas: Some(counts.ready),
-            available_replicas: Some(counts.available),
-            observed_generation: self.metadata.generation,
-            ..before.clone()
-        };
-        let known = ReplicaSetStatus {
-            fully_labeled_replicas: before.fully_labeled_replicas.or(Some(0)),
-            ready_replicas: before.ready_replicas.or(Some(0)),
-            available_replicas: before.available_replicas.or(Some(0)),
-            ..before
-        };
-        (after != known).then(|| json!(after))
+    fn status(&self) -> Value {
+        self.status.as_ref().map_or_else(|| json!({}), |status| json!(status))
     }
 }
 
@@ -224,22 +227,7 @@ impl ReplicaOwner for ReplicationController {
         self.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
     }
 
-    fn status_patch(&self, counts: &Counts) -> Option<serde_json::Value> {
-        let before = self.status.clone().unwrap_or_default();
-        let after = ReplicationControllerStatus {
-            replicas: counts.replicas,
-            fully_labeled_replicas: Some(counts.fully_labeled),
-            ready_replicas: Some(counts.ready),
-            available_replicas: Some(counts.available),
-            observed_generation: self.metadata.generation,
-            ..before.clone()
-        };
-        let known = ReplicationControllerStatus {
-            fully_labeled_replicas: before.fully_labeled_replicas.or(Some(0)),
-            ready_replicas: before.ready_replicas.or(Some(0)),
-            available_replicas: before.available_replicas.or(Some(0)),
-            ..before
-        };
-        (after != known).then(|| json!(after))
+    fn status(&self) -> Value {
+        self.status.as_ref().map_or_else(|| json!({}), |status| json!(status))
     }
 }

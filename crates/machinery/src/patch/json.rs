@@ -4,6 +4,7 @@
 //! indexes count from the end.
 
 use super::PatchError;
+use crate::walk::kind_of;
 use serde_json::Value;
 
 /// Operations that one patch may have.
@@ -19,14 +20,14 @@ pub fn apply(document: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let Value::Array(operations) = patch else {
         let message = format!(
             "json: cannot unmarshal {} into Go value of type jsonpatch.Patch",
-            go_kind(patch)
+            kind_of(patch)
         );
         return Err(PatchError::Malformed(message));
     };
     if let Some(odd) = operations.iter().find(|operation| !operation.is_object()) {
         let message = format!(
             "json: cannot unmarshal {} into Go value of type jsonpatch.Operation",
-            go_kind(odd)
+            kind_of(odd)
         );
         return Err(PatchError::Malformed(message));
     }
@@ -260,15 +261,4 @@ fn decode(step: &str) -> String {
     }
     out.push_str(rest);
     out
-}
-
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }

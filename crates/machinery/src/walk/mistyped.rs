@@ -93,7 +93,8 @@ fn find(
     }
 }
 
-fn kind_of(value: &Value) -> &'static str {
+/// What Go's decoder calls this kind of value.
+pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

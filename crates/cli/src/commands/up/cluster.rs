@@ -20,7 +20,6 @@ use stead_apiserver::gate::Gate;
 use stead_apiserver::server::{ApiServer, Config};
 use stead_apiserver::store::{EtcdAddress, History, Store};
 use stead_cluster::node::server::identity::Identity;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -57,28 +56,6 @@ impl Running {
         self.parts.join_all().await;
         Ok(())
     }
-}
-
-/// Cancelled by the first SIGINT or SIGTERM. A second one ends the process at once.
-pub fn stop_on_signal() -> Result<CancellationToken> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let stop = CancellationToken::new();
-    let token = stop.clone();
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            if token.is_cancelled() {
-                // Whoever asks twice is in a hurry; what was answered is on disk already.
-                std::process::exit(130);
-            }
-            token.cancel();
-        }
-    });
-    Ok(stop)
 }
 
 /// Starts what the arguments ask for; everything serves when this returns.
