@@ -1,6 +1,7 @@
 //! Every chore of the repository by name: `cargo xtask --help`.
 
 mod bench;
+mod conformance;
 mod kubernetes;
 mod schemas;
 mod test;
@@ -35,6 +36,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// Run Kubernetes' own end-to-end tests against the embedded cluster
+    Conformance(conformance::Options),
     /// Measure against the real thing, and print a table
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Chore::Kubernetes { names } => kubernetes::run(&names),
         Chore::Schemas => schemas::run(),
         Chore::Differential { options } => test::differential(&options),
+        Chore::Conformance(options) => conformance::run(options),
         Chore::Bench(bench) => bench::run(bench),
     };
     match result {

@@ -3,7 +3,7 @@
 //! The README names this command and CI runs the same one. Every step is a line of the closing table; a step
 //! that cannot run here says why in a line of its own and never counts as passed.
 
-use crate::{kubernetes, tidy};
+use crate::{conformance, kubernetes, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -38,6 +38,7 @@ pub fn run() -> Result<()> {
         cargo(&["build", "--quiet", "--workspace", "--bin", "stead"])
     });
     table.step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]));
+    table.step("conformance", upstream_tests);
     table.close()
 }
 
@@ -94,6 +95,14 @@ fn go_clients() -> Result<End> {
     } else {
         End::Failed(format!("go build of tools/clients: {status}"))
     })
+}
+
+/// The bounded part of Kubernetes' own tests.
+fn upstream_tests() -> Result<End> {
+    if let Err(error) = conformance::ensure() {
+        return Ok(End::Skipped(format!("no real Kubernetes: {error:#}")));
+    }
+    conformance::run_quick_part().map(|()| End::Passed)
 }
 
 fn cargo(arguments: &[&str]) -> Result<End> {

@@ -11,6 +11,7 @@ mod pods;
 mod policies;
 mod priorities;
 mod quota;
+mod runtime_classes;
 mod service_accounts;
 mod storage;
 mod views;

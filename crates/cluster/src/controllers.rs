@@ -44,6 +44,7 @@ pub fn add_to(manager: &Manager, settings: &Settings) {
     quota::add_to(manager);
     role_aggregation::add_to(manager);
     endpoint_slices::add_to(manager);
+    endpoint_slices::mirroring::add_to(manager);
     namespaces::add_to(manager);
     service_accounts::add_to(manager);
     if let Some(pem) = &settings.root_certificates {

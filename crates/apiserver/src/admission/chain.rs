@@ -5,7 +5,7 @@
 //! Kubernetes' own plugins, since what one sets another one reads.
 
 use super::{Review, policies, webhooks};
-use super::{defaults, limits, nodes, pod_security, priorities, quota, service_accounts, storage};
+use super::{defaults, limits, nodes, pod_security, priorities, quota, runtime_classes, service_accounts, storage};
 use crate::error::Result;
 use crate::kinds::namespace;
 use crate::verbs::Call;
@@ -18,6 +18,7 @@ pub async fn mutate(call: &Call, review: &mut Review) -> Result<()> {
     nodes::mutate(review);
     priorities::mutate(call, review)?;
     defaults::mutate(call, review)?;
+    runtime_classes::mutate(call, review)?;
     storage::mutate(call, review);
     let before = review.object.clone();
     policies::mutate(call, review).await?;
@@ -32,6 +33,7 @@ pub async fn validate(call: &Call, review: &mut Review) -> Result<()> {
     pod_security::validate(call, review)?;
     priorities::validate(call, review)?;
     storage::validate(call, review)?;
+    runtime_classes::validate(call, review)?;
     policies::validate(call, review).await?;
     webhooks::validate(call, review).await?;
     quota::validate(call, review).await

@@ -33,7 +33,7 @@ fn apply_defaults(range: &Value, pod: &mut Value) {
         let requests = with_fallback(&limit["defaultRequest"], &[&limit["default"], &limit["min"]]);
         let limits = with_fallback(&limit["default"], &[&limit["max"]]);
         for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
-            for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            for container in pods::containers_mut(&mut pod["spec"], list) {
                 let name = text(container, "name").to_string();
                 let set_limits = fill(container, "limits", &limits, &[]);
                 let set_requests = fill(container, "requests", &requests, &set_limits);

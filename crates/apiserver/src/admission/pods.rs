@@ -25,6 +25,12 @@ pub fn containers<'a>(spec: &'a Value, list: &str) -> impl Iterator<Item = &'a V
     spec[list].as_array().into_iter().flatten()
 }
 
+/// The same, to change them. Indexing would leave a null behind where there is no such list.
+pub fn containers_mut<'a>(spec: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+    let list = spec.get_mut(list).and_then(Value::as_array_mut);
+    list.into_iter().flatten()
+}
+
 /// The containers of a pod that run side by side, and those that run before them.
 pub fn all_containers(spec: &Value) -> impl Iterator<Item = &Value> {
     containers(spec, "initContainers").chain(containers(spec, "containers"))

@@ -74,7 +74,7 @@ fn mount_token(spec: &mut Value, suffix: &str) {
     let name = existing.clone().unwrap_or_else(|| format!("kube-api-access-{suffix}"));
     let mut mounted = false;
     for list in ["initContainers", "containers"] {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
+        for container in pods::containers_mut(spec, list) {
             let mounts = container["volumeMounts"].as_array().cloned().unwrap_or_default();
             if mounts.iter().any(|mount| mount["mountPath"] == MOUNT_PATH) {
                 continue;

@@ -5,6 +5,7 @@ use crate::auth::escalation::Grant;
 use crate::auth::rbac;
 use crate::auth::{bootstrap, tokens};
 use crate::error::{ApiError, Result};
+use crate::server::negotiate::{self, Form};
 use crate::server::{Body, Shared};
 use crate::store::{Key, StoreError, Write};
 use crate::verbs::write_options::{OptionsKind, WriteOptions};
@@ -28,6 +29,10 @@ fn asks_for_token(call: &Call) -> bool {
 
 /// Answers what [`is_question`] recognised.
 pub async fn answer(call: &Call, body: Body) -> Result<Response<Body>> {
+    if call.accepted.form == Form::Table {
+        // What is never stored has no columns.
+        return Err(negotiate::not_acceptable());
+    }
     let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Create)?;
     let sent = call.read_object(body, options.validation).await?;
     let auth = &call.shared.auth;

@@ -7,6 +7,7 @@
 mod go;
 mod seed;
 
+pub use go::yaml_duplicate;
 pub use go::{json_error, json_type};
 pub use seed::decode_value;
 

@@ -77,10 +77,15 @@ pub fn accept(headers: &HeaderMap, pretty: Option<bool>) -> Result<Accepted> {
             gzip,
         });
     }
+    Err(not_acceptable())
+}
+
+/// No form that the client accepts is one that we can make.
+pub fn not_acceptable() -> ApiError {
     let message = format!(
         "406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
     );
-    Err(ApiError::new(406, "NotAcceptable", message).with_details(serde_json::json!({})))
+    ApiError::new(406, "NotAcceptable", message).with_details(serde_json::json!({}))
 }
 
 /// The encoding of a body by its `Content-Type`; none means JSON.

@@ -51,12 +51,13 @@ impl Default for State {
 }
 
 impl Default for History {
-    /// Kubernetes compacts etcd every five minutes, so clients are used to having between five and ten.
+    /// Kubernetes compacts etcd every five minutes, so clients are used to having between five and ten; its own
+    /// tests wait no longer than ten for a continue token to expire.
     fn default() -> Self {
         History {
             changes: 50_000,
             bytes: 64 << 20,
-            age: SignedDuration::from_mins(10),
+            age: SignedDuration::from_mins(5),
         }
     }
 }

@@ -2,10 +2,13 @@
 
 use super::check::{Errors, Field};
 use super::{containers, volumes};
+use std::collections::BTreeSet;
 use stead_machinery::names;
 
 /// Users and groups are 32-bit numbers that are not negative.
 const MOST_ID: i64 = i32::MAX as i64;
+
+const MOST_SYSCTL_LETTERS: usize = 253;
 
 pub fn pod(pod: &Field<'_>, errors: &mut Errors) {
     spec(&pod.at("spec"), errors);
@@ -68,6 +71,35 @@ fn security_context(context: &Field<'_>, errors: &mut Errors) {
     for group in context.at("supplementalGroups").items() {
         user(&group, errors);
     }
+    let mut seen = BTreeSet::new();
+    for setting in context.at("sysctls").items() {
+        let name = setting.at("name");
+        if name.is_empty() {
+            errors.required(&name, "");
+        } else if !is_sysctl_name(name.text()) {
+            errors.invalid(
+                &name,
+                "must have at most 253 characters and match regex \
+                 ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$",
+            );
+        } else if !seen.insert(name.text()) {
+            errors.duplicate(&name);
+        }
+    }
+}
+
+/// The name of a kernel setting: words of small letters and digits between dots or slashes.
+fn is_sysctl_name(name: &str) -> bool {
+    let plain = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let word = |word: &str| {
+        let bytes = word.as_bytes();
+        bytes.first().copied().is_some_and(plain)
+            && bytes.last().copied().is_some_and(plain)
+            && bytes
+                .iter()
+                .all(|&letter| plain(letter) || letter == b'-' || letter == b'_')
+    };
+    name.len() <= MOST_SYSCTL_LETTERS && name.split(['.', '/']).all(word)
 }
 
 /// The number of a user or group.

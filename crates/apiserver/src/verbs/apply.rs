@@ -57,7 +57,7 @@ pub async fn apply(
 }
 
 fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptions) -> Result<Value> {
-    let (version, kind) = (&call.resource.version, &call.resource.kind);
+    let kind = &call.resource.kind;
     // JSON is YAML too, and its own decoder is faster and knows duplicates. What only begins like JSON is YAML.
     let as_json = match bytes.trim_ascii_start().first() {
         Some(b'{') => decode::decode(bytes, BodyEncoding::Json, None).ok(),
@@ -73,11 +73,15 @@ fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptio
     if !config.is_object() {
         return Err(ApiError::bad_request("error decoding YAML: the document is no object"));
     }
-    if options.validation == FieldValidation::Strict && !decoded.strict.is_empty() {
-        return Err(decode::strict_error(version, kind, &decoded.strict));
-    }
-    for strict in decoded.strict {
-        call.warn(strict);
+    if !decoded.strict.is_empty() && options.validation != FieldValidation::Ignore {
+        // Every apply is YAML to Kubernetes, and its library tells the line of a key that came twice.
+        let duplicate = decode::yaml_duplicate(bytes).unwrap_or_else(|| decoded.strict.join(", "));
+        if options.validation == FieldValidation::Strict {
+            return Err(ApiError::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {duplicate}"
+            )));
+        }
+        call.warn(duplicate);
     }
     let sent = config["apiVersion"].as_str().unwrap_or_default();
     if sent != call.api_version || config["kind"].as_str().unwrap_or_default() != kind {

@@ -1,6 +1,7 @@
 //! EndpointSlices and Endpoints: which pods stand behind a Service.
 
 mod build;
+pub mod mirroring;
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -25,12 +26,7 @@ pub fn add_to(manager: &Manager) {
     let controller = Controller::new("endpointslice", reconciler)
         .for_::<Service>()
         .watches_source(Source::<EndpointSlice>::from(Watch::all().labels(OURS)), |slice| {
-            let labels = slice.metadata.labels.as_ref();
-            let service = labels.and_then(|all| all.get("kubernetes.io/service-name"));
-            service
-                .map(|name| Key::new(slice.metadata.namespace.as_deref(), name))
-                .into_iter()
-                .collect()
+            service_of(slice).into_iter().collect()
         })
         .watches::<Pod>(move |pod| {
             let candidates = services.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
@@ -59,21 +55,15 @@ struct Slices {
 impl Reconciler for Slices {
     async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
         let namespace = key.namespace().unwrap_or_default();
-        let have: Vec<Arc<EndpointSlice>> = self
-            .slices
-            .in_namespace(namespace)
-            .into_iter()
-            .filter(|slice| {
-                let labels = slice.metadata.labels.as_ref();
-                labels
-                    .and_then(|all| all.get("kubernetes.io/service-name"))
-                    .is_some_and(|name| name == key.name())
-            })
-            .collect();
-        let service = self
-            .services
-            .get(key)
-            .filter(|service| service.metadata.deletion_timestamp.is_none());
+        let have = slices_of(&self.slices, key);
+        let service = self.services.get(key);
+        if service.is_none() {
+            // Slices go with their owner; Endpoints have none, in Kubernetes too, and go with the name.
+            if let Some(endpoints) = self.endpoints.get(key) {
+                context.writer().delete(&*endpoints, Propagation::Background).await?;
+            }
+        }
+        let service = service.filter(|service| service.metadata.deletion_timestamp.is_none());
         let Some(service) = service.filter(|service| build::has_selector(service)) else {
             // Without its Service a slice is garbage, and the collector has its owner reference; without a selector
             // slices are somebody else's.
@@ -83,16 +73,7 @@ impl Reconciler for Slices {
         pods.retain(|pod| build::selects(&service, pod));
         pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         let wanted = build::slices(&service, &pods);
-        for slice in &wanted {
-            let old = have.iter().find(|old| old.metadata.name == slice.metadata.name);
-            put(context, slice, old.map(AsRef::as_ref), build::same_slice).await?;
-        }
-        for old in have
-            .iter()
-            .filter(|old| !wanted.iter().any(|slice| slice.metadata.name == old.metadata.name))
-        {
-            context.writer().delete(&**old, Propagation::Background).await?;
-        }
+        put_slices(context, &wanted, &have).await?;
         let endpoints = build::endpoints(&service, &pods);
         put(
             context,
@@ -103,6 +84,34 @@ impl Reconciler for Slices {
         .await?;
         Ok(Outcome::Settled)
     }
+}
+
+/// The Service that a slice belongs to.
+fn service_of(slice: &EndpointSlice) -> Option<Key> {
+    let name = slice.metadata.labels.as_ref()?.get("kubernetes.io/service-name")?;
+    Some(Key::new(slice.metadata.namespace.as_deref(), name))
+}
+
+/// The slices in this store that belong to a Service.
+fn slices_of(slices: &Store<EndpointSlice>, service: &Key) -> Vec<Arc<EndpointSlice>> {
+    let mut slices = slices.in_namespace(service.namespace().unwrap_or_default());
+    slices.retain(|slice| service_of(slice).as_ref() == Some(service));
+    slices
+}
+
+/// Makes the slices of a Service those that are wanted: no more, and no fewer.
+async fn put_slices(context: &Context, wanted: &[EndpointSlice], have: &[Arc<EndpointSlice>]) -> Result<(), Error> {
+    for slice in wanted {
+        let old = have.iter().find(|old| old.metadata.name == slice.metadata.name);
+        put(context, slice, old.map(AsRef::as_ref), build::same_slice).await?;
+    }
+    for old in have
+        .iter()
+        .filter(|old| !wanted.iter().any(|slice| slice.metadata.name == old.metadata.name))
+    {
+        context.writer().delete(&**old, Propagation::Background).await?;
+    }
+    Ok(())
 }
 
 /// Creates or replaces an object, unless it is already so.

@@ -2,6 +2,8 @@
 //!
 //! The two kinds differ only in their types, so one reconciler serves both through [`ReplicaOwner`].
 
+mod status;
+
 use super::ownership;
 use super::pods::{self, Availability};
 use futures::StreamExt;
@@ -24,26 +26,15 @@ pub trait ReplicaOwner: Typed + Serialize {
     fn selector(&self) -> Option<Selector>;
     fn template(&self) -> Option<&PodTemplateSpec>;
     fn min_ready_seconds(&self) -> i32;
-    /// What its status says, an object.
+    /// The status that was last written.
     fn status(&self) -> Value;
 }
 
-/// The status that these counts make; `None` if it is there already.
-fn status_patch(owner: &impl ReplicaOwner, counts: &Counts) -> Option<Value> {
-    let before = owner.status();
-    let mut after = before.clone();
-    let mut news = false;
-    for (field, count) in [
-        ("replicas", i64::from(counts.replicas)),
-        ("fullyLabeledReplicas", i64::from(counts.fully_labeled)),
-        ("readyReplicas", i64::from(counts.ready)),
-        ("availableReplicas", i64::from(counts.available)),
-        ("observedGeneration", owner.meta().generation.unwrap_or_default()),
-    ] {
-        news |= before[field].as_i64().unwrap_or_default() != count;
-        after[field] = json!(count);
-    }
-    news.then_some(after)
+/// What kept an owner from having its pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub reason: &'static str,
+    pub message: String,
 }
 
 /// What is counted of the pods.
@@ -103,13 +94,22 @@ impl<K: ReplicaOwner> Reconciler for Replicas<K> {
             .map(AsRef::as_ref)
             .filter(|pod| pods::is_active(pod))
             .collect();
-        if !going {
-            self.balance(context, &owner, &active).await?;
-        }
+        let balanced = match going {
+            true => Ok(()),
+            false => self.balance(context, &owner, &active).await,
+        };
         let now = context.now();
-        if let Some(patch) = status_patch(&*owner, &count(&*owner, &active, now)) {
+        let failure = balanced.as_ref().err().map(|error| Failure {
+            reason: failure_reason(owner.wanted(), active.len()),
+            message: error.to_string(),
+        });
+        let counts = count(&*owner, &active, now);
+        let generation = owner.meta().generation;
+        if let Some(patch) = status::patch(&owner.status(), generation, &counts, failure.as_ref(), now) {
             context.writer().patch_status(&*owner, json!({"status": patch})).await?;
         }
+        // Users read in the status what went wrong before the queue tries again.
+        balanced?;
         Ok(match next_available(&active, owner.min_ready_seconds(), now) {
             Some(after) => Outcome::CheckAgain(after),
             None => Outcome::Settled,
@@ -140,6 +140,13 @@ impl<K: ReplicaOwner> Replicas<K> {
             all(deletes.into_iter()).await?;
         }
         Ok(())
+    }
+}
+
+fn failure_reason(wanted: i32, active: usize) -> &'static str {
+    match usize::try_from(wanted).unwrap_or(0) > active {
+        true => "FailedCreate",
+        false => "FailedDelete",
     }
 }
 
@@ -205,7 +212,7 @@ impl ReplicaOwner for ReplicaSet {
     }
 
     fn status(&self) -> Value {
-        self.status.as_ref().map_or_else(|| json!({}), |status| json!(status))
+        json!(self.status)
     }
 }
 
@@ -228,6 +235,6 @@ impl ReplicaOwner for ReplicationController {
     }
 
     fn status(&self) -> Value {
-        self.status.as_ref().map_or_else(|| json!({}), |status| json!(status))
+        json!(self.status)
     }
 }

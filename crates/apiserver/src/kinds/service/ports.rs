@@ -36,7 +36,7 @@ pub fn keep(service: &mut Value, old: &Value) {
     let needs = matches!(kind(service), "NodePort" | "LoadBalancer");
     let had = matches!(kind(old), "NodePort" | "LoadBalancer");
     let before: Vec<Value> = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
-    let Value::Array(ports) = &mut service["spec"]["ports"] else {
+    let Some(Value::Array(ports)) = service.pointer_mut("/spec/ports") else {
         return;
     };
     for port in ports {

@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
 use serde_json::Value;
 use stead_machinery::quantity::Quantity;
 use stead_machinery::schema::{Format, SchemaRef, Shape};
@@ -134,6 +135,20 @@ fn offset(bytes: &[u8], line: usize, column: usize) -> Option<usize> {
         start += bytes.get(start..)?.iter().position(|b| *b == b'\n')? + 1;
     }
     (start + column).checked_sub(1)
+}
+
+/// The first key that stands twice in a map of a YAML document, as Go's library words it.
+pub fn yaml_duplicate(bytes: &[u8]) -> Option<String> {
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::Error };
+    let outcome = serde_saphyr::with_deserializer_from_slice_with_options(bytes, options, |deserializer| {
+        serde_json::Value::deserialize(deserializer)
+    });
+    let error = outcome.err()?;
+    let serde_saphyr::Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
+        return None;
+    };
+    let key = key.as_deref().unwrap_or_default();
+    Some(format!("line {}: key {key:?} already set in map", location.line()))
 }
 
 /// A syntax error in YAML as Go's library words it: `yaml: line 2: what`.

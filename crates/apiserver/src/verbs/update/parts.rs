@@ -2,6 +2,7 @@
 
 use crate::kinds::strategy;
 use crate::verbs::{Call, object};
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// Takes everything that the path does not change over from the old state.
@@ -17,10 +18,11 @@ pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
             *object = kept;
         }
         "approval" => {
-            let mut kept = keep(object, old);
-            let conditions = decided(&object["status"]["conditions"], &old["status"]["conditions"]);
-            object::map_mut(&mut kept, "status").insert("conditions".to_string(), conditions);
-            *object = kept;
+            let conditions = object["status"]["conditions"].clone();
+            object::copy_field(old, object, "spec");
+            object::copy_field(old, object, "status");
+            let conditions = dated(&conditions, &old["status"]["conditions"], call.now);
+            object::map_mut(object, "status").insert("conditions".to_string(), conditions);
         }
         "ephemeralcontainers" => {
             let mut kept = keep(object, old);
@@ -33,7 +35,9 @@ pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
         "resize" => {
             let mut kept = keep(object, old);
             for list in ["containers", "initContainers"] {
-                resize(&mut kept["spec"][list], &object["spec"][list]);
+                if let Some(kept) = kept["spec"].get_mut(list) {
+                    resize(kept, &object["spec"][list]);
+                }
             }
             *object = kept;
         }
@@ -60,13 +64,22 @@ fn keep(object: &Value, old: &Value) -> Value {
     kept
 }
 
-/// The conditions of a signing request after a decision: decisions as sent, all others as they were.
-fn decided(sent: &Value, old: &Value) -> Value {
-    let is_decision = |condition: &&Value| matches!(condition["type"].as_str(), Some("Approved" | "Denied"));
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let others = list(old).into_iter().filter(|condition| !is_decision(&condition));
-    let decisions = list(sent).into_iter().filter(|condition| is_decision(&condition));
-    Value::Array(others.chain(decisions).collect())
+/// The conditions of a signing request with the times that their sender left out.
+fn dated(sent: &Value, old: &Value, now: Timestamp) -> Value {
+    let mut conditions = sent.as_array().cloned().unwrap_or_default();
+    let before = old.as_array().map(Vec::as_slice).unwrap_or_default();
+    for condition in conditions.iter_mut().filter(|condition| condition.is_object()) {
+        if condition["lastUpdateTime"].is_null() {
+            condition["lastUpdateTime"] = object::time(now).into();
+        }
+        if condition["lastTransitionTime"].is_null() {
+            let same = |old: &&Value| old["type"] == condition["type"] && old["status"] == condition["status"];
+            let since = before.iter().find(same).map(|old| old["lastTransitionTime"].clone());
+            let since = since.filter(|since| !since.is_null());
+            condition["lastTransitionTime"] = since.unwrap_or_else(|| object::time(now).into());
+        }
+    }
+    Value::Array(conditions)
 }
 
 /// Takes over the resources of containers, by name.

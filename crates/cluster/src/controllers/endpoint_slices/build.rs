@@ -6,12 +6,11 @@ use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::ObjectMeta;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Endpoints in one slice.
-const LARGEST_SLICE: usize = 100;
+pub const LARGEST_SLICE: usize = 100;
 
 /// A port as something to sort by: name, number, protocol.
 type PortKey = (Option<String>, Option<i32>, Option<String>);
@@ -153,13 +152,6 @@ fn slice_metadata(service: &Service, index: usize) -> ObjectMeta {
     let meta = &service.metadata;
     let name = meta.name.clone().unwrap_or_default();
     let uid = meta.uid.clone().unwrap_or_default();
-    let digest = Sha256::digest(format!("{uid}/{index}").as_bytes());
-    let alphabet = b"bcdfghjklmnpqrstvwxz2456789";
-    let suffix: String = digest
-        .iter()
-        .take(5)
-        .map(|byte| char::from(alphabet[usize::from(*byte) % alphabet.len()]))
-        .collect();
     let mut labels = meta.labels.clone().unwrap_or_default();
     labels.insert("kubernetes.io/service-name".to_string(), name.clone());
     labels.insert(
@@ -170,12 +162,18 @@ fn slice_metadata(service: &Service, index: usize) -> ObjectMeta {
         labels.insert("service.kubernetes.io/headless".to_string(), String::new());
     }
     ObjectMeta {
-        name: Some(format!("{name}-{suffix}")),
+        name: Some(slice_name(&name, &uid, index)),
         namespace: meta.namespace.clone(),
         labels: Some(labels),
         owner_references: Some(vec![ownership::controller_reference(service)]),
         ..ObjectMeta::default()
     }
+}
+
+/// A name that the owner of a slice and its position fix.
+pub fn slice_name(service: &str, owner_uid: &str, index: usize) -> String {
+    let hash = pods::hash(&format!("{owner_uid}/{index}"));
+    format!("{service}-{}", hash.get(..5).unwrap_or(&hash))
 }
 
 fn endpoint(service: &Service, pod: &Pod) -> Endpoint {
