@@ -25,6 +25,8 @@ mod services;
 #[cfg(test)]
 mod subresources;
 #[cfg(test)]
+mod upstream;
+#[cfg(test)]
 mod watching;
 #[cfg(test)]
 mod webhooks;

@@ -158,11 +158,14 @@ impl Collector {
             }
             // An owner waits for it, and its own dependents may have to go before it.
             (true, false) => {
-                let has_dependents = !self.shared.graph.lock().dependents_of(&node.uid).is_empty();
-                let how = if has_dependents {
-                    Propagation::Foreground
-                } else {
-                    Propagation::Background
+                let dependents = self.dependents(node);
+                if dependents.iter().any(|dependent| dependent.waits_for(FOREGROUND)) {
+                    // Perhaps a circle of owners, each of which waits for the next.
+                    unblock(context, node, &meta).await?;
+                }
+                let how = match dependents.is_empty() {
+                    true => Propagation::Background,
+                    false => Propagation::Foreground,
                 };
                 self.delete(context, node, how).await?;
             }
@@ -185,13 +188,8 @@ impl Collector {
         let mut owners = Owners::default();
         for owner in meta.owner_references.iter().flatten() {
             let known = self.shared.graph.lock().get(&owner.uid).cloned();
-            if let Some(known) = known.filter(|known| known.waits_for(FOREGROUND)) {
-                let blocks = owner.block_owner_deletion == Some(true) && known.deleting;
-                if blocks {
-                    owners.waiting.push(owner.clone())
-                } else {
-                    owners.solid.push(owner.clone())
-                };
+            if known.is_some_and(|known| known.waits_for(FOREGROUND)) {
+                owners.waiting.push(owner.clone());
                 continue;
             }
             let Some(kind) = self.kind_of(owner) else {
@@ -293,6 +291,21 @@ impl Collector {
             json!({"metadata": {"finalizers": left, "uid": node.uid, "resourceVersion": meta.resource_version}});
         patch(context, node, change).await
     }
+}
+
+/// Lets the owners of an object go before it.
+async fn unblock(context: &Context, node: &Node, meta: &ObjectMeta) -> Result<(), Error> {
+    let mut owners = meta.owner_references.clone().unwrap_or_default();
+    if owners.iter().all(|owner| owner.block_owner_deletion != Some(true)) {
+        return Ok(());
+    }
+    for owner in &mut owners {
+        owner.block_owner_deletion = Some(false);
+    }
+    let change = json!({"metadata": {
+        "ownerReferences": owners, "uid": node.uid, "resourceVersion": meta.resource_version,
+    }});
+    patch(context, node, change).await
 }
 
 async fn patch(context: &Context, node: &Node, change: Value) -> Result<(), Error> {

@@ -14,6 +14,9 @@ pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
         "status" => {
             let mut kept = keep(object, old);
             object::copy_field(object, &mut kept, "status");
+            if call.resource.plural == "certificatesigningrequests" {
+                keep_decisions(&mut kept, old, call.now);
+            }
             strategy::status_metadata(&call.resource, object, &mut kept);
             *object = kept;
         }
@@ -80,6 +83,27 @@ fn dated(sent: &Value, old: &Value, now: Timestamp) -> Value {
         }
     }
     Value::Array(conditions)
+}
+
+/// The status of a signing request decides nothing: approvals and denials are neither added nor taken away by it.
+fn keep_decisions(request: &mut Value, old: &Value, now: Timestamp) {
+    let is_decision = |condition: &Value| matches!(condition["type"].as_str(), Some("Approved" | "Denied"));
+    let decisions = |request: &Value| -> Vec<Value> {
+        let conditions = request["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().filter(is_decision).collect()
+    };
+    let (sent, before) = (decisions(request), decisions(old));
+    let conditions = dated(&request["status"]["conditions"], &old["status"]["conditions"], now);
+    let Value::Array(mut conditions) = conditions else {
+        return;
+    };
+    if sent != before {
+        conditions.retain(|one| !is_decision(one));
+        conditions.extend(before);
+    }
+    if !conditions.is_empty() {
+        object::map_mut(request, "status").insert("conditions".to_string(), conditions.into());
+    }
 }
 
 /// Takes over the resources of containers, by name.
