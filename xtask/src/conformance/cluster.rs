@@ -69,8 +69,9 @@ pub fn start(program: Option<PathBuf>, runtime: Runtime, folder: &Path) -> Resul
 
 fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // With `--workspace`, as the tests are built, so that nothing is compiled twice.
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--bin", "stead"])
+        .args(["build", "--quiet", "--workspace", "--bin", "stead"])
         .status()?;
     if !built.success() {
         bail!("the build of stead failed");

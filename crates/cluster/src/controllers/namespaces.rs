@@ -1,6 +1,6 @@
 //! Namespaces that are going away: everything in them goes first.
 
-use super::discovery;
+use super::discovery::{self, Served};
 use http::Request;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -163,38 +163,47 @@ impl Namespaces {
     }
 }
 
-/// Deletes everything in the namespace and counts what is left.
+/// Deletes everything in the namespace and counts what is left. Pods go first, and nothing else goes while one is
+/// left: a pod that ends may still need its network policies and its secrets.
 async fn empty(client: &kube::Client, namespace: &str) -> Result<Remains, Error> {
     let mut remains = Remains::default();
-    for served in discovery::kinds(client).await? {
-        if served.kind.scope != Scope::Namespaced || !served.can(&["list", "delete"]) {
-            continue;
+    let mut kinds = discovery::kinds(client).await?;
+    kinds.retain(|served| served.kind.scope == Scope::Namespaced && served.can(&["list", "delete"]));
+    let is_pod = |served: &Served| served.kind.group.is_empty() && served.kind.kind == "Pod";
+    let (pods, others): (Vec<Served>, Vec<Served>) = kinds.into_iter().partition(is_pod);
+    for part in [pods, others] {
+        for served in part {
+            clear(client, &served, namespace, &mut remains).await?;
         }
-        let path = served.kind.path(Some(namespace));
-        let mut left = list(client, &path).await?;
-        if left.is_empty() {
-            continue;
-        }
-        if served.can(&["deletecollection"]) {
-            let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
-            send(client, Request::delete(&path), options).await?;
-            left = list(client, &path).await?;
-        }
-        if !left.is_empty() {
-            remains.content.insert(served.kind.resource(), left.len());
-        }
-        for object in &left {
-            for name in object["metadata"]["finalizers"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-            {
-                *remains.finalizers.entry(name.to_string()).or_default() += 1;
-            }
+        if !remains.content.is_empty() {
+            break;
         }
     }
     Ok(remains)
+}
+
+/// Deletes all objects of one kind and adds what is left of them.
+async fn clear(client: &kube::Client, served: &Served, namespace: &str, remains: &mut Remains) -> Result<(), Error> {
+    let path = served.kind.path(Some(namespace));
+    let mut left = list(client, &path).await?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    if served.can(&["deletecollection"]) {
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        send(client, Request::delete(&path), options).await?;
+        left = list(client, &path).await?;
+    }
+    if !left.is_empty() {
+        remains.content.insert(served.kind.resource(), left.len());
+    }
+    for object in &left {
+        let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+        for name in finalizers.filter_map(Value::as_str) {
+            *remains.finalizers.entry(name.to_string()).or_default() += 1;
+        }
+    }
+    Ok(())
 }
 
 async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, Error> {
