@@ -20,6 +20,7 @@ mod scale;
 pub mod service;
 mod status;
 pub mod strategy;
+pub mod usage;
 
 pub use allocation::Allocation;
 pub use bootstrap::bootstrap;
@@ -204,6 +205,9 @@ pub fn render_table(call: &Call, objects: &[Value]) -> Value {
 pub async fn subresource(call: &Arc<Call>, body: Body) -> Result<Option<Response<Body>>> {
     if access::is_question(call) {
         return access::answer(call, body).await.map(Some);
+    }
+    if call.resource.group == usage::GROUP && call.resource.origin_is_built_in() {
+        return usage::answer(call).await.map(Some);
     }
     let answer = match (call.resource.plural.as_str(), call.path.subresource.as_str()) {
         ("bindings", "") | ("pods", "binding") => binding::bind(call, body).await,

@@ -3,6 +3,7 @@
 mod completions;
 mod connection;
 mod down;
+mod image;
 mod manifests;
 mod node;
 mod operator;
@@ -46,6 +47,7 @@ enum Command {
     Operator(operator::Arguments),
     Manifests(manifests::Arguments),
     Node(node::Arguments),
+    Image(image::Arguments),
     Status(status::Arguments),
     Rollback(rollback::Arguments),
     Completions(completions::Arguments),
@@ -63,6 +65,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Operator(arguments) => operator::run(&arguments),
         Command::Manifests(arguments) => manifests::run(&arguments),
         Command::Node(arguments) => node::run(arguments),
+        Command::Image(arguments) => image::run(arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Rollback(arguments) => rollback::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

@@ -18,6 +18,11 @@ pub fn data() -> Result<PathBuf> {
     Ok(base.join("stead"))
 }
 
+/// Where images that were loaded are kept, for all of the user's clusters.
+pub fn images() -> Result<PathBuf> {
+    Ok(data()?.join("images"))
+}
+
 /// The user's directory for what does not outlive a login: ephemeral clusters are below it.
 pub fn runtime() -> Result<PathBuf> {
     let directory = match absolute("XDG_RUNTIME_DIR").filter(|directory| directory.is_dir()) {

@@ -75,6 +75,8 @@ pub struct ProcessNodes {
     pub folder: std::path::PathBuf,
     /// This binary, which must lead `run-container` to [`process::entry::main`].
     pub own: std::path::PathBuf,
+    /// Where the user's own images are looked up.
+    pub images: process::images::Places,
     /// Where the agent's own server listens; without it there are no logs, exec or port-forward.
     pub serving: Option<server::Serving>,
 }
@@ -88,12 +90,15 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         mut nodes,
         folder,
         own,
+        images,
         serving,
     } = settings;
     std::fs::create_dir_all(folder.join("pods"))?;
     let network = Arc::new(network::Network::open(&own, &folder).await);
+    let cgroups = process::cgroups::Cgroups::find();
     for node in &mut nodes {
         node.isolation.network = network.describe().to_owned();
+        node.isolation.limits = cgroups.describe().to_owned();
         if let Some(serving) = &serving {
             node.port = Some(serving.listener.local_addr()?.port());
         }
@@ -108,14 +113,19 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         notices: sender,
         events: events.clone(),
         network,
-        catalogue: process::images::Catalogue::new(own),
+        catalogue: process::images::Catalogue::new(own, images),
         capacity: first.map_or_else(Capacity::hollow, |node| node.capacity.clone()),
+        cgroups,
         host: first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |node| node.address),
         folder,
     });
     if let Some(serving) = serving {
         tokio::spawn(server::serve(serving, runtime.clone(), stop.clone()));
     }
+    let looking = tokio::spawn({
+        let runtime = runtime.clone();
+        async move { runtime.watch_usage().await }
+    });
     let agent = agent::Agent {
         client,
         clock,
@@ -125,5 +135,6 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         events,
     };
     agent.run(stop).await;
+    looking.abort();
     proxy.await.map_err(std::io::Error::other)
 }

@@ -10,6 +10,6 @@ use stead_apiserver::store::{History, Store, StoreError};
 pub async fn client() -> Result<Client, StoreError> {
     let environment = Environment::real();
     let store = Store::in_memory(environment.clock.clone(), History::default());
-    let server = ApiServer::new(Config::new(store, environment, Catalogue::built_in())).await?;
+    let server = ApiServer::new(Config::new(store, environment, Catalogue::with_usage())).await?;
     Ok(Client::new(server, "default"))
 }

@@ -25,6 +25,13 @@ impl Catalogue {
     pub fn built_in() -> Catalogue {
         BUILT_IN.catalogue.clone()
     }
+
+    /// The same, and what nodes and pods use (`metrics.k8s.io`), which on Kubernetes a server of its own adds.
+    pub fn with_usage() -> Catalogue {
+        let mut catalogue = Catalogue::built_in();
+        crate::kinds::usage::add_to(&mut catalogue);
+        catalogue
+    }
 }
 
 /// The Kubernetes release whose schemas are embedded, `v1.36.4`.

@@ -265,24 +265,36 @@ async fn to_node(call: &Call, node: &str, path: String, method: Method, body: Bo
         ApiError::not_found(&nodes, node)
     })?;
     let value = record.value();
-    let addresses = value["status"]["addresses"].as_array().cloned().unwrap_or_default();
-    // Names of nodes rarely resolve where the server runs, so addresses come first.
-    let host = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS"]
-        .iter()
-        .find_map(|kind| {
-            let found = addresses.iter().find(|address| address["type"] == *kind)?;
-            found["address"].as_str().map(str::to_string)
-        });
-    let host = host.ok_or_else(|| ApiError::internal("no preferred addresses found; known addresses: []"))?;
-    let port = value["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64();
+    let host =
+        address(&value).ok_or_else(|| ApiError::internal("no preferred addresses found; known addresses: []"))?;
     let target = Target {
         host,
-        port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(10250),
+        port: port(&value).unwrap_or(10250),
         path,
         tls: call.shared.kubelet.clone(),
     };
     let upgrade = call.upgrade.lock().take();
     forward(target, method, &call.headers, body, upgrade).await
+}
+
+/// Where a node's kubelet listens, if the node says so.
+pub(super) fn kubelet(node: &Value) -> Option<(String, u16)> {
+    Some((address(node)?, port(node)?))
+}
+
+fn address(node: &Value) -> Option<String> {
+    let addresses = node["status"]["addresses"].as_array()?;
+    // Names of nodes rarely resolve where the server runs, so addresses come first.
+    let kinds = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS"];
+    kinds.iter().find_map(|kind| {
+        let found = addresses.iter().find(|address| address["type"] == *kind)?;
+        found["address"].as_str().map(str::to_string)
+    })
+}
+
+fn port(node: &Value) -> Option<u16> {
+    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64();
+    port.and_then(|port| u16::try_from(port).ok())
 }
 
 /// Appends a query to a path.

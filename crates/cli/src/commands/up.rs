@@ -55,6 +55,9 @@ pub struct Arguments {
     /// What runs the pods of the nodes
     #[arg(long, value_enum, default_value_t = parts::Runtime::Process)]
     runtime: parts::Runtime,
+    /// Names of images and the programs that they stand for (default: images.yaml in the cluster's directory)
+    #[arg(long, value_name = "FILE")]
+    images: Option<PathBuf>,
     /// Write an audit log: one audit.k8s.io/v1 Event a line
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,

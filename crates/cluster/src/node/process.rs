@@ -4,6 +4,8 @@
 //! adopts its pods, and `end_all` finds every process after a kill -9.
 
 mod agnhost;
+pub mod attach;
+pub mod cgroups;
 mod ending;
 mod enter;
 pub mod entry;
@@ -17,12 +19,15 @@ pub mod images;
 mod launch;
 pub mod log;
 pub mod probe;
+mod reach;
 mod root;
 mod shim;
 pub mod spec;
+pub mod terminal;
 mod trust;
 mod usage;
 pub mod volumes;
+mod web;
 
 use super::events::Recorder;
 use super::network::Network;
@@ -32,12 +37,14 @@ use super::seen::{Container, Sandbox, Seen, State};
 use super::shape::Shape;
 use crate::clock::{Clock, after};
 use async_trait::async_trait;
+use cgroups::Cgroups;
 pub use ending::end_all;
 use ending::{Ended, end_pod, exit_of, remove_folder};
 use images::Catalogue;
 use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
+pub use reach::Mode;
 use spec::{ProcessId, RunRecord, RunSpec, SandboxRecord, StartRecord, load, store};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -55,13 +62,14 @@ pub struct Process {
     pub network: Arc<Network>,
     pub catalogue: Catalogue,
     pub capacity: Capacity,
+    pub cgroups: Cgroups,
     /// The node's address as pods see it.
     pub host: IpAddr,
     /// Where everything about pods is kept.
     pub folder: PathBuf,
     runs: Mutex<HashMap<(String, String), Run>>,
     /// What containers had used at the last look.
-    samples: Mutex<HashMap<(String, String), usage::Sample>>,
+    samples: Mutex<HashMap<(String, String), usage::Samples>>,
     /// The runtime itself, for the tasks that it starts.
     own: Weak<Process>,
 }
@@ -85,6 +93,7 @@ pub struct Settings {
     pub network: Arc<Network>,
     pub catalogue: Catalogue,
     pub capacity: Capacity,
+    pub cgroups: Cgroups,
     pub host: IpAddr,
     pub folder: PathBuf,
 }
@@ -99,6 +108,7 @@ impl Process {
             network,
             catalogue,
             capacity,
+            cgroups,
             host,
             folder,
         } = settings;
@@ -110,6 +120,7 @@ impl Process {
             network,
             catalogue,
             capacity,
+            cgroups,
             host,
             folder,
             runs: Mutex::default(),
@@ -148,30 +159,6 @@ impl Process {
         let runs = self.runs.lock();
         runs.get(&(uid.to_owned(), container.to_owned()))
             .is_some_and(|run| run.started.main.is_alive())
-    }
-
-    /// A command that runs inside a container.
-    pub fn command(&self, uid: &str, container: &str, argv: &[String]) -> std::io::Result<tokio::process::Command> {
-        let runs = self.runs.lock();
-        let run = runs
-            .get(&(uid.to_owned(), container.to_owned()))
-            .filter(|run| run.started.main.is_alive())
-            .ok_or_else(|| std::io::Error::other(format!("container {container} is not running")))?;
-        let mut command = tokio::process::Command::new(&self.catalogue.own);
-        command
-            .args([entry::VERB, "enter", &run.started.main.pid.to_string()])
-            .arg(&run.spec)
-            .args(argv);
-        command.kill_on_drop(true);
-        Ok(command)
-    }
-
-    /// Runs a command inside a container to its end.
-    pub async fn output(&self, uid: &str, container: &str, argv: &[String]) -> std::io::Result<std::process::Output> {
-        self.command(uid, container, argv)?
-            .stdin(std::process::Stdio::null())
-            .output()
-            .await
     }
 
     /// Reports the end of a run when its shim has ended.

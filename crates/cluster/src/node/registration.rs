@@ -118,7 +118,7 @@ fn labels(config: &NodeConfig) -> BTreeMap<String, String> {
 }
 
 /// The processor's name as Go spells it.
-fn architecture() -> &'static str {
+pub(super) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -3,10 +3,13 @@
 //! Only the API server calls it, with a client certificate that the listener checks; it passes upgraded
 //! connections through, so that the WebSocket protocols of clients arrive here as they were sent.
 
+mod exec;
 mod forward;
 pub mod identity;
 mod logs;
-mod stream;
+mod session;
+mod spdy;
+mod upgrade;
 
 use super::process::Process;
 use bytes::Bytes;
@@ -138,10 +141,10 @@ async fn answer(process: Arc<Process>, request: Request<Incoming>) -> Response<B
                 "exec" => Some(parameters.all("command").to_vec()),
                 _ => None,
             };
-            stream::upgrade(
+            exec::upgrade(
                 process,
                 request,
-                stream::Wanted {
+                exec::Wanted {
                     uid,
                     container,
                     command,
@@ -215,35 +218,6 @@ fn respond(status: StatusCode, kind: &'static str, body: Body) -> Response<Body>
         .headers_mut()
         .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
     response
-}
-
-/// The answer that turns a request into a WebSocket of one of the protocols, or says why not.
-fn switch(request: &Request<Incoming>, known: &[&'static str]) -> Result<Response<Body>, String> {
-    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let websocket = header("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"));
-    let Some(key) = header("sec-websocket-key").filter(|_| websocket) else {
-        return Err("only WebSocket connections are served; clients that ask for SPDY are too old".to_owned());
-    };
-    let offered: Vec<&str> = header("sec-websocket-protocol")
-        .unwrap_or_default()
-        .split(',')
-        .map(str::trim)
-        .collect();
-    let chosen = known.iter().find(|name| offered.contains(name));
-    let Some(chosen) = chosen.copied() else {
-        return Err(format!("none of the protocols {offered:?} is served"));
-    };
-    let accept = tokio_tungstenite::tungstenite::handshake::derive_accept_key(key.as_bytes());
-    let mut response = text(StatusCode::SWITCHING_PROTOCOLS, "");
-    let headers = response.headers_mut();
-    headers.remove(http::header::CONTENT_TYPE);
-    headers.insert("connection", http::HeaderValue::from_static("Upgrade"));
-    headers.insert("upgrade", http::HeaderValue::from_static("websocket"));
-    headers.insert("sec-websocket-protocol", http::HeaderValue::from_static(chosen));
-    if let Ok(accept) = http::HeaderValue::from_str(&accept) {
-        headers.insert("sec-websocket-accept", accept);
-    }
-    Ok(response)
 }
 
 #[cfg(test)]

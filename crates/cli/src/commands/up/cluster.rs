@@ -19,6 +19,7 @@ use stead_apiserver::environment::Environment;
 use stead_apiserver::gate::Gate;
 use stead_apiserver::server::{ApiServer, Config};
 use stead_apiserver::store::{EtcdAddress, History, Store};
+use stead_cluster::node::process::images::Places;
 use stead_cluster::node::server::identity::Identity;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -91,6 +92,10 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
         runtime: arguments.runtime,
         authority: pki.authority.certificate.clone(),
         folder: home.path.join("nodes"),
+        images: Places {
+            entries: Some(arguments.images.unwrap_or_else(|| home.path.join("images.yaml"))),
+            store: places::images().ok(),
+        },
         kubelet: trust.server,
     };
     let parts = parts::start(&settings, &gate, &stop).await?;
@@ -163,7 +168,7 @@ async fn api_server(
         Issuer::from_pem(&pki.token_key, DEFAULT_ISSUER).context("cannot use the key for service-account tokens")?;
     let directory = Arc::new(StoreDirectory::new(store.clone()));
     let auth = Auth::new(directory, environment.clone(), issuer, StaticTokens::default());
-    let mut config = Config::new(store, environment, Catalogue::built_in());
+    let mut config = Config::new(store, environment, Catalogue::with_usage());
     config.auth = Some(auth);
     config.advertised = advertised;
     config.kubelet = Some(trust.client.clone());

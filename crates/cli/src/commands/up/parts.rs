@@ -15,6 +15,7 @@ use stead::Manager;
 use stead_apiserver::auth::{AUTHENTICATED, MASTERS, User};
 use stead_apiserver::gate::Gate;
 use stead_cluster::clock::MachineClock;
+use stead_cluster::node::process::images::Places;
 use stead_cluster::node::registration::Capacity;
 use stead_cluster::{controllers, node, scheduler};
 use tokio::net::TcpListener;
@@ -56,6 +57,8 @@ pub struct Settings {
     pub authority: String,
     /// Where nodes keep their pods.
     pub folder: PathBuf,
+    /// Where names of images are looked up.
+    pub images: Places,
     /// How nodes let the API server in, and nobody else.
     pub kubelet: Arc<rustls::ServerConfig>,
 }
@@ -117,6 +120,7 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
                 clock,
                 nodes,
                 folder: settings.folder.clone(),
+                images: settings.images.clone(),
                 own: std::env::current_exe().context("cannot find this program's own file")?,
                 serving: Some(node::server::Serving { listener, tls }),
             };

@@ -2,7 +2,9 @@
 //!
 //! The forceful end needs nothing but the records on disk: it must work after the agent was killed.
 
-use super::spec::{ExitRecord, ProcessId, RunRecord, RunSpec, SandboxRecord, StartRecord, load};
+use super::cgroups;
+use super::log::parse;
+use super::spec::{ExitRecord, ProcessId, RunRecord, RunSpec, SandboxRecord, Silence, StartRecord, load};
 use crate::node::network;
 use crate::node::plan;
 use crate::node::seen::Exit;
@@ -10,6 +12,11 @@ use jiff::Timestamp;
 use std::path::Path;
 use std::time::Duration;
 
+/// The longest message that a container may leave.
+const LONGEST_MESSAGE: usize = 4096;
+/// How much of a log stands for a message.
+const LAST_LINES: usize = 80;
+const LAST_BYTES: usize = 2048;
 /// How often a shim of an earlier agent is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -43,18 +50,45 @@ pub fn exit_of(spec: &RunSpec, record: &RunRecord, now: Timestamp) -> Exit {
     };
     let message = exit.error.or_else(|| {
         let path = spec.exit.with_extension("message");
-        let text = std::fs::read_to_string(path).ok()?;
-        Some(text.chars().take(4096).collect::<String>()).filter(|text| !text.is_empty())
+        let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
+        Some(text.chars().take(LONGEST_MESSAGE).collect::<String>()).filter(|text| !text.is_empty())
     });
+    let message = message.or_else(|| match spec.silence {
+        Silence::Log if exit.code != 0 => last_words(&spec.log),
+        _ => None,
+    });
+    let memory = match cgroups::out_of_memory(&spec.cgroups) {
+        true => plan::OutOfMemory::Yes,
+        false => plan::OutOfMemory::No,
+    };
+    cgroups::remove(&spec.cgroups);
     Exit {
         id: record.id.clone(),
         code: exit.code,
         signal: None,
-        reason: plan::exit_reason(exit.code, plan::OutOfMemory::No).to_owned(),
+        reason: plan::exit_reason(exit.code, memory).to_owned(),
         message,
         started_at: record.since,
         finished_at: exit.at,
     }
+}
+
+/// The end of a log, for the status of a container that left no message.
+fn last_words(log: &Path) -> Option<String> {
+    let text = std::fs::read(log).ok()?;
+    let lines = text.split(|byte| *byte == b'\n').filter_map(|line| {
+        let entry = parse(line)?;
+        Some(format!("{}\n", String::from_utf8_lossy(entry.text)))
+    });
+    let lines: Vec<String> = lines.collect();
+    let mut words = String::new();
+    for line in lines.iter().rev().take(LAST_LINES) {
+        if words.len() + line.len() > LAST_BYTES {
+            break;
+        }
+        words.insert_str(0, line);
+    }
+    Some(words).filter(|words| !words.is_empty())
 }
 
 /// Removes a pod's folder. A process that is just ending may still write into it: try for a moment.
@@ -72,6 +106,7 @@ pub async fn remove_folder(folder: &Path) -> std::io::Result<()> {
 
 /// Kills every process that the records of a pod name.
 pub fn end_pod(folder: &Path) {
+    let mut groups = Vec::new();
     for container in std::fs::read_dir(folder.join("containers"))
         .into_iter()
         .flatten()
@@ -85,10 +120,24 @@ pub fn end_pod(folder: &Path) {
                 started.main.kill_group();
                 started.shim.kill_group();
             }
+            if path.extension().is_some_and(|extension| extension == "json")
+                && let Some(spec) = load::<RunSpec>(&path)
+            {
+                groups.extend(spec.cgroups);
+            }
         }
     }
     if let Some(holder) = load::<SandboxRecord>(&folder.join("sandbox.json")).and_then(|record| record.holder) {
         holder.kill_group();
+    }
+    // A group can go only when the kernel has taken the last of its processes away.
+    for _ in 0..40 {
+        groups.retain(|group: &std::path::PathBuf| group.exists());
+        if groups.is_empty() {
+            break;
+        }
+        cgroups::remove(&groups);
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

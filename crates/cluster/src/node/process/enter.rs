@@ -1,9 +1,12 @@
 //! Runs a command inside a running container: `exec`, exec probes and exec hooks.
 //!
-//! `enter PID SPEC -- COMMAND...`: joins the namespaces of the container's first process and takes the
+//! `enter PID SPEC MODE COMMAND...`: joins the namespaces of the container's first process and takes the
 //! environment, directory and user that the container was started with.
 
+use super::entry::VERB;
+use super::furnish::OWN_BINARY;
 use super::spec::{RunSpec, load};
+use super::terminal;
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,11 +26,17 @@ pub fn main(arguments: &[String]) -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> io::Result<u8> {
-    let [pid, spec, command @ ..] = arguments else {
+    let [pid, spec, mode, command @ ..] = arguments else {
         return Err(io::Error::other("not enough arguments"));
     };
     let spec: RunSpec = load(Path::new(spec)).ok_or_else(|| io::Error::other("the container's record is gone"))?;
-    let (name, rest) = command.split_first().ok_or_else(|| io::Error::other("no command"))?;
+    let name = command.first().ok_or_else(|| io::Error::other("no command"))?;
+    let own = std::env::current_exe()?;
+    let own = if spec.inside.is_some() {
+        Path::new(OWN_BINARY)
+    } else {
+        own.as_path()
+    };
     if spec.inside.is_some() {
         // All are opened before any is joined: afterwards /proc is the container's.
         let spaces = [
@@ -45,11 +54,23 @@ fn run(arguments: &[String]) -> io::Result<u8> {
             setns(file, flag)?;
         }
     }
-    let mut child = Command::new(name);
-    child
-        .args(rest)
-        .env_clear()
-        .envs(spec.env.iter().map(|(name, value)| (name, value)));
+    let mut child = match mode.as_str() {
+        "terminal" => {
+            let mut child = Command::new(own);
+            child
+                .args([VERB, "lead"])
+                .args(command)
+                .env_clear()
+                .env("TERM", "xterm");
+            child
+        }
+        _ => {
+            let mut child = Command::new(name);
+            child.args(&command[1..]).env_clear();
+            child
+        }
+    };
+    child.envs(spec.env.iter().map(|(name, value)| (name, value)));
     child.current_dir(&spec.directory);
     if let Some(group) = spec.group {
         child.gid(group);
@@ -59,10 +80,7 @@ fn run(arguments: &[String]) -> io::Result<u8> {
     }
     // A child, not this process: joining a PID namespace counts for children only.
     let status = match child.status() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let _ = writeln!(io::stderr(), "exec: \"{name}\": executable file not found in $PATH");
-            return Ok(127);
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(not_found(name)),
         status => status?,
     };
     let code = status
@@ -70,4 +88,25 @@ fn run(arguments: &[String]) -> io::Result<u8> {
         .or_else(|| status.signal().map(|signal| 128 + signal))
         .unwrap_or(255);
     Ok(u8::try_from(code).unwrap_or(255))
+}
+
+fn not_found(name: &str) -> u8 {
+    let _ = writeln!(io::stderr(), "exec: \"{name}\": executable file not found in $PATH");
+    127
+}
+
+/// Becomes a command that has the terminal on its input as its own.
+pub fn lead(arguments: &[String]) -> ExitCode {
+    let Some((name, rest)) = arguments.split_first() else {
+        return ExitCode::from(2);
+    };
+    let error = match terminal::lead() {
+        Ok(()) => Command::new(name).args(rest).exec(),
+        Err(error) => error,
+    };
+    if error.kind() == io::ErrorKind::NotFound {
+        return ExitCode::from(not_found(name));
+    }
+    let _ = writeln!(io::stderr(), "cannot run the command: {error}");
+    ExitCode::from(126)
 }

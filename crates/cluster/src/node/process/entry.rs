@@ -20,6 +20,7 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
         "init" => shim::init(rest),
         "hold" => hold::main(rest),
         "enter" => enter::main(rest),
+        "lead" => enter::lead(rest),
         "hello" => hello::main(),
         "pause" => hold::pause(),
         "agnhost" => agnhost::main(rest),

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// How often volumes are compared with the objects that they follow.
 const REFRESH: Duration = Duration::from_secs(10);
 /// Where a container sees this binary.
-const OWN_BINARY: &str = "/.stead";
+pub(super) const OWN_BINARY: &str = "/.stead";
 
 impl Process {
     pub(super) async fn prepare_volumes(&self, pod: &Arc<Pod>) -> Result<(), RuntimeError> {

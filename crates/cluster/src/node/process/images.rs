@@ -3,13 +3,18 @@
 //! A node runs programs, not images: the built-in ones are this binary, and a catalogue maps well-known names to
 //! programs that the machine has. Anything else cannot be pulled, and the pod says so as on Kubernetes.
 
+mod archive;
+mod file;
+pub mod store;
+
 use super::entry::VERB;
 use crate::node::runtime::RuntimeError;
-use std::collections::BTreeMap;
+use file::Program;
 use std::path::{Path, PathBuf};
+use store::Store;
 
 /// What to run for an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// Runs unless the container names a command.
     pub entrypoint: Vec<String>,
@@ -18,15 +23,35 @@ pub struct Resolved {
     pub image_id: String,
     /// Words for an event, where the name says more than was honoured.
     pub remark: Option<String>,
+    /// What the image brings along, where it is one of the store.
+    pub content: Option<Content>,
 }
 
-/// Names and the programs they stand for.
+/// What an unpacked image brings along.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    pub root: PathBuf,
+    pub env: Vec<(String, String)>,
+    pub directory: String,
+    pub user: String,
+}
+
+/// Where names of images are looked up.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// The user's own entries.
+    pub entries: Option<PathBuf>,
+    /// The directory of images that were loaded.
+    pub store: Option<PathBuf>,
+}
+
+/// Names and what they stand for.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     /// This binary.
     pub own: PathBuf,
-    /// Name without registry and tag, to a command line.
-    pub entries: BTreeMap<String, Vec<String>>,
+    entries: Option<PathBuf>,
+    store: Option<Store>,
 }
 
 /// Programs from Debian's packages, under the names of their usual images.
@@ -41,24 +66,45 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("redis", &["redis-server"]),
 ];
 
+/// Whether an image that is not here may be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pull {
+    Allowed,
+    /// `imagePullPolicy: Never`.
+    Never,
+}
+
 impl Catalogue {
-    /// The catalogue that comes with the binary at `own`.
-    pub fn new(own: PathBuf) -> Catalogue {
-        let entries = KNOWN.iter().map(|(name, line)| {
-            let line = line.iter().map(|word| (*word).to_owned()).collect();
-            ((*name).to_owned(), line)
-        });
+    /// The catalogue that comes with the binary at `own`, and what the user has added.
+    pub fn new(own: PathBuf, places: Places) -> Catalogue {
         Catalogue {
             own,
-            entries: entries.collect(),
+            entries: places.entries,
+            store: places.store.map(Store::new),
         }
     }
 
-    /// Finds what to run for an image.
-    pub fn resolve(&self, image: &str) -> Result<Resolved, RuntimeError> {
+    /// Finds what to run for an image: one that was loaded, a user's entry, a built-in program, a program of this
+    /// machine.
+    pub fn resolve(&self, image: &str, pull: Pull) -> Result<Resolved, RuntimeError> {
         let (repository, tag) = split(image)?;
         let name = short(repository);
-        if let Some(program) = built_in(repository, name) {
+        if let Some((found, root)) = self.store.as_ref().and_then(|store| store.find(image)) {
+            return Ok(Resolved {
+                entrypoint: found.entrypoint,
+                arguments: found.arguments,
+                image_id: found.digest,
+                remark: None,
+                content: Some(Content {
+                    root,
+                    env: found.env,
+                    directory: found.directory,
+                    user: found.user,
+                }),
+            });
+        }
+        let own = self.own_entry(repository, name)?;
+        if let (None, Some(program)) = (&own, built_in(repository, name)) {
             let own = self.own.display().to_string();
             return Ok(Resolved {
                 entrypoint: if program.is_empty() {
@@ -66,47 +112,78 @@ impl Catalogue {
                 } else {
                     vec![own, VERB.to_owned(), program.to_owned()]
                 },
-                arguments: Vec::new(),
                 image_id: format!("stead/{name}@{}", env!("CARGO_PKG_VERSION")),
-                remark: None,
+                ..Resolved::default()
             });
         }
-        let Some(line) = self.entries.get(repository).or_else(|| self.entries.get(name)) else {
-            return Err(RuntimeError::Image {
-                reason: "ErrImagePull",
-                message: format!(
-                    "failed to pull image \"{image}\": this node runs programs of the machine, and neither the image \
-                     store nor the catalogue knows \"{name}\"; load it with `stead image load`"
-                ),
+        let Some(program) = own.or_else(|| known(name)) else {
+            return Err(match pull {
+                Pull::Never => RuntimeError::Image {
+                    reason: "ErrImageNeverPull",
+                    message: format!("Container image \"{image}\" is not present with pull policy of Never"),
+                },
+                Pull::Allowed => RuntimeError::Image {
+                    reason: "ErrImagePull",
+                    message: format!(
+                        "failed to pull image \"{image}\": this node runs programs of the machine, and neither the \
+                         image store nor the catalogue knows \"{name}\"; load it with `stead image load`"
+                    ),
+                },
             });
         };
-        let program = line.first().map(String::as_str).unwrap_or_default();
-        let found = find(program).ok_or_else(|| RuntimeError::Image {
-            reason: "ErrImagePull",
-            message: format!(
-                "failed to pull image \"{image}\": the catalogue maps it to the program \"{program}\", which is not on \
-                 this machine; install it"
-            ),
-        })?;
-        let remark = tag.map(|tag| {
-            format!(
-                "Image \"{image}\" is the program {} of this machine; the tag \"{tag}\" is ignored",
-                found.display()
-            )
-        });
-        // Shells are arguments, not entrypoints: `args` alone replaces them, as in the images of that name.
-        let (entrypoint, arguments) = if program == "sh" {
-            (Vec::new(), line.clone())
-        } else {
-            (line.clone(), Vec::new())
-        };
-        Ok(Resolved {
-            entrypoint,
-            arguments,
-            image_id: format!("machine:{}", found.display()),
-            remark,
-        })
+        machine_program(image, tag, program)
     }
+
+    fn own_entry(&self, repository: &str, name: &str) -> Result<Option<Program>, RuntimeError> {
+        let Some(path) = &self.entries else { return Ok(None) };
+        let mut entries = file::read(path).map_err(|message| RuntimeError::Image {
+            reason: "ErrImagePull",
+            message,
+        })?;
+        Ok(entries.remove(repository).or_else(|| entries.remove(name)))
+    }
+}
+
+/// A program that usually comes in an image of this name.
+fn known(name: &str) -> Option<Program> {
+    let (_, line) = KNOWN.iter().find(|(known, _)| *known == name)?;
+    let line: Vec<String> = line.iter().map(|word| (*word).to_owned()).collect();
+    // Shells are arguments, not entrypoints: `args` alone replaces them, as in the images of that name.
+    Some(match line.first().map(String::as_str) {
+        Some("sh") => Program {
+            command: Vec::new(),
+            args: line,
+        },
+        _ => Program {
+            command: line,
+            args: Vec::new(),
+        },
+    })
+}
+
+fn machine_program(image: &str, tag: Option<&str>, program: Program) -> Result<Resolved, RuntimeError> {
+    let first = program.command.first().or(program.args.first());
+    let first = first.map(String::as_str).unwrap_or_default();
+    let found = find(first).ok_or_else(|| RuntimeError::Image {
+        reason: "ErrImagePull",
+        message: format!(
+            "failed to pull image \"{image}\": the catalogue maps it to the program \"{first}\", which is not on this \
+             machine; install it"
+        ),
+    })?;
+    let remark = tag.map(|tag| {
+        format!(
+            "Image \"{image}\" is the program {} of this machine; the tag \"{tag}\" is ignored",
+            found.display()
+        )
+    });
+    Ok(Resolved {
+        entrypoint: program.command,
+        arguments: program.args,
+        image_id: format!("machine:{}", found.display()),
+        remark,
+        content: None,
+    })
 }
 
 /// The hidden program for a built-in image; empty for the binary itself.
@@ -173,20 +250,23 @@ mod tests {
     use super::*;
 
     fn catalogue() -> Catalogue {
-        Catalogue::new(PathBuf::from("/stead"))
+        Catalogue::new(PathBuf::from("/stead"), Places::default())
     }
 
     #[test]
     fn the_built_in_web_server_is_this_binary() {
-        let found = catalogue().resolve("stead/hello:1.2").unwrap();
+        let found = catalogue().resolve("stead/hello:1.2", Pull::Allowed).unwrap();
         assert_eq!(found.entrypoint, ["/stead", "run-container", "hello"]);
         assert_eq!(
-            catalogue().resolve("registry.k8s.io/pause:3.10").unwrap().entrypoint[2],
+            catalogue()
+                .resolve("registry.k8s.io/pause:3.10", Pull::Allowed)
+                .unwrap()
+                .entrypoint[2],
             "pause"
         );
         assert_eq!(
             catalogue()
-                .resolve("registry.k8s.io/e2e-test-images/agnhost:2.59")
+                .resolve("registry.k8s.io/e2e-test-images/agnhost:2.59", Pull::Allowed)
                 .unwrap()
                 .entrypoint[2],
             "agnhost"
@@ -195,19 +275,55 @@ mod tests {
 
     #[test]
     fn an_unknown_image_says_what_to_do() {
-        let error = catalogue().resolve("example.com:5000/team/app:v1").unwrap_err();
+        let error = catalogue()
+            .resolve("example.com:5000/team/app:v1", Pull::Allowed)
+            .unwrap_err();
         assert_eq!(error.reason(), "ErrImagePull");
         assert!(error.to_string().contains("stead image load"), "{error}");
         assert_eq!(
-            catalogue().resolve("two words").unwrap_err().reason(),
+            catalogue().resolve("two words", Pull::Allowed).unwrap_err().reason(),
             "InvalidImageName"
         );
     }
 
     #[test]
     fn a_tag_that_is_ignored_is_remarked() {
-        let found = catalogue().resolve("busybox:1.36").unwrap();
+        let found = catalogue().resolve("busybox:1.36", Pull::Allowed).unwrap();
         assert!(found.remark.unwrap().contains("\"1.36\" is ignored"));
         assert_eq!(found.arguments, ["sh"]);
+    }
+
+    #[test]
+    fn a_users_entry_comes_before_what_is_built_in() {
+        let place = tempfile::tempdir().unwrap();
+        let entries = place.path().join("images.yaml");
+        let own = Catalogue::new(
+            PathBuf::from("/stead"),
+            Places {
+                entries: Some(entries.clone()),
+                store: None,
+            },
+        );
+        assert_eq!(own.resolve("pause", Pull::Allowed).unwrap().entrypoint[2], "pause");
+        std::fs::write(
+            &entries,
+            "images:\n  example.com/team/app: {command: [sh, -c], args: [date]}\n  pause: {command: [cat]}\n",
+        )
+        .unwrap();
+        let found = own.resolve("example.com/team/app:2", Pull::Allowed).unwrap();
+        assert_eq!(
+            (found.entrypoint, found.arguments),
+            (vec!["sh".to_owned(), "-c".to_owned()], vec!["date".to_owned()])
+        );
+        assert_eq!(own.resolve("pause", Pull::Allowed).unwrap().entrypoint, ["cat"]);
+        std::fs::write(&entries, "images: [nonsense").unwrap();
+        assert!(
+            own.resolve("pause", Pull::Allowed)
+                .unwrap_err()
+                .to_string()
+                .contains("images.yaml")
+        );
+        let never = catalogue().resolve("example.com/none", Pull::Never).unwrap_err();
+        assert_eq!(never.reason(), "ErrImageNeverPull");
     }
 }

@@ -3,10 +3,14 @@
 //! Everything that can fail for a reason the user can mend (image, references, volumes) is found out before
 //! anything is started, and named in Kubernetes' words.
 
+use super::cgroups::Limits;
 use super::environment::{self, Sources, expand};
+use super::images::Pull;
+use super::images::store::user as user_of;
 use super::probe::Prober;
 use super::spec::{
-    Access, Input, Inside, Mount, Processes, RunRecord, RunSpec, SandboxRecord, StartRecord, load, store,
+    Access, Input, Inside, Mount, Processes, RunRecord, RunSpec, SandboxRecord, Screen, Silence, StartRecord, load,
+    store,
 };
 use super::{Ended, Process, entry};
 use crate::node::runtime::{Readiness, Running, RuntimeError};
@@ -40,7 +44,11 @@ impl Process {
             .ok_or_else(|| config_error(format!("the pod has no container \"{name}\"")))?;
         let container: &Whole = &found;
         let image = container.image.as_deref().unwrap_or_default();
-        let resolved = self.catalogue.resolve(image)?;
+        let pull = match container.image_pull_policy.as_deref() {
+            Some("Never") => Pull::Never,
+            _ => Pull::Allowed,
+        };
+        let resolved = self.catalogue.resolve(image, pull)?;
         if let Some(remark) = &resolved.remark {
             self.events.normal(&pod, "Pulled", remark, self.clock.now());
         }
@@ -53,6 +61,21 @@ impl Process {
             && let Some(address) = sandbox.addresses.first()
         {
             env.push(("STEAD_LISTEN".to_owned(), address.to_string()));
+        }
+        let content = resolved.content.as_ref();
+        if content.is_some() && sandbox.holder.is_none() {
+            return Err(config_error(format!(
+                "image \"{image}\" has a root of its own, which this user may not make; run as root"
+            )));
+        }
+        for (name, value) in content.iter().flat_map(|content| &content.env) {
+            let given = container.env.iter().flatten().any(|variable| variable.name == *name);
+            match env.iter_mut().find(|(known, _)| known == name) {
+                // PATH and HOME are the node's guess until an image knows better.
+                Some(known) if !given && (name == "PATH" || name == "HOME") => known.1 = value.clone(),
+                Some(_) => {}
+                None => env.push((name.clone(), value.clone())),
+            }
         }
         let variables: BTreeMap<String, String> = env.iter().cloned().collect();
         let argv = command_line(container, &resolved.entrypoint, &resolved.arguments, &variables);
@@ -68,13 +91,11 @@ impl Process {
                     .termination_message_path
                     .as_deref()
                     .unwrap_or("/dev/termination-log");
-                if !path.starts_with("/dev/") {
-                    mounts.push(Mount {
-                        source: message,
-                        target: path.into(),
-                        access: Access::ReadWrite,
-                    });
-                }
+                mounts.push(Mount {
+                    source: message,
+                    target: path.into(),
+                    access: Access::ReadWrite,
+                });
                 let processes = if shape.spec.host_pid == Some(true) {
                     Processes::Host
                 } else {
@@ -85,6 +106,7 @@ impl Process {
                     mounts,
                     root,
                     processes,
+                    image: content.map(|content| content.root.clone()),
                 })
             }
             None => None,
@@ -102,24 +124,43 @@ impl Process {
         let group = security
             .and_then(|own| own.run_as_group)
             .or_else(|| pod_security.and_then(|pod| pod.run_as_group));
+        let (image_user, image_group) = match content {
+            Some(content) if user.is_none() => user_of(&content.root, &content.user),
+            _ => (None, None),
+        };
+        let directory = container.working_dir.clone().filter(|path| !path.is_empty());
+        let directory = directory.or_else(|| content.map(|content| content.directory.clone()));
         let spec = RunSpec {
             id: uuid::Uuid::new_v4().simple().to_string(),
             argv,
             env,
-            directory: container
-                .working_dir
-                .clone()
+            directory: directory
                 .filter(|path| !path.is_empty())
                 .unwrap_or_else(|| "/".into())
                 .into(),
             log: own.join(format!("{restarts}.log")),
             started: own.join(format!("{restarts}.started")),
             exit: own.join(format!("{restarts}.exit")),
-            input: Input::Nothing,
-            user: user.and_then(|user| u32::try_from(user).ok()),
-            group: group.and_then(|group| u32::try_from(group).ok()),
+            input: match (container.stdin, container.stdin_once) {
+                (Some(true), Some(true)) => Input::Once,
+                (Some(true), _) => Input::Open,
+                _ => Input::Nothing,
+            },
+            screen: match container.tty {
+                Some(true) => Screen::Terminal,
+                _ => Screen::Pipes,
+            },
+            user: user.and_then(|user| u32::try_from(user).ok()).or(image_user),
+            group: group.and_then(|group| u32::try_from(group).ok()).or(image_group),
             inside,
-            cgroups: Vec::new(),
+            cgroups: self
+                .cgroups
+                .prepare(shape.uid(), &format!("{name}.{restarts}"), Limits::of(container))
+                .map_err(|error| RuntimeError::run(format!("cannot set the limits: {error}")))?,
+            silence: match container.termination_message_policy.as_deref() {
+                Some("FallbackToLogsOnError") => Silence::Log,
+                _ => Silence::Nothing,
+            },
         };
         forget_old_runs(&own, restarts);
         self.run(&pod, spec, &own, name, restarts, resolved.image_id).await

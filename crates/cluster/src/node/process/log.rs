@@ -51,8 +51,8 @@ impl Log {
         })
     }
 
-    /// Copies a stream until it ends.
-    pub fn copy(&self, stream: Stream, mut from: impl Read, now: fn() -> Timestamp) {
+    /// Copies a stream until it ends, and shows every piece of it to `tap` as it comes.
+    pub fn copy(&self, stream: Stream, mut from: impl Read, now: fn() -> Timestamp, tap: impl Fn(&[u8])) {
         let mut buffer = vec![0; LONGEST_PIECE];
         let mut line: Vec<u8> = Vec::new();
         loop {
@@ -60,6 +60,7 @@ impl Log {
                 Ok(0) | Err(_) => break,
                 Ok(count) => count,
             };
+            tap(&buffer[..count]);
             let mut rest = &buffer[..count];
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 line.extend_from_slice(&rest[..end]);
@@ -130,7 +131,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0.log");
         let log = Log::open(&path).unwrap();
-        log.copy(Stream::Stderr, &b"one two\nlast"[..], || Timestamp::UNIX_EPOCH);
+        log.copy(Stream::Stderr, &b"one two\nlast"[..], || Timestamp::UNIX_EPOCH, |_| {});
         let text = std::fs::read(&path).unwrap();
         let entries: Vec<Entry<'_>> = text
             .split(|byte| *byte == b'\n')

@@ -23,7 +23,13 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     for folder in [&upper, &work, &root] {
         std::fs::create_dir(folder)?;
     }
-    let layers = format!("lowerdir=/,upperdir={},workdir={}", upper.display(), work.display());
+    let lower = inside.image.as_deref().unwrap_or(Path::new("/"));
+    let layers = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lower.display(),
+        upper.display(),
+        work.display()
+    );
     mount(
         Some("overlay"),
         &root,
@@ -31,16 +37,10 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
         MsFlags::empty(),
         Some(layers.as_str()),
     )?;
-    for folder in ["dev", "sys"] {
-        let from = Path::new("/").join(folder);
-        mount(
-            Some(&from),
-            &root.join(folder),
-            NONE,
-            MsFlags::MS_BIND | MsFlags::MS_REC,
-            NONE,
-        )?;
-    }
+    let target = root.join("sys");
+    std::fs::create_dir_all(&target)?;
+    mount(Some("/sys"), &target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
+    devices(&root)?;
     for folder in ["tmp", "run"] {
         let target = root.join(folder);
         std::fs::create_dir_all(&target)?;
@@ -56,11 +56,50 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
         let target = under(&root, &wanted.target);
         bind(&wanted.source, &target, wanted.access)?;
     }
-    mount(Some("proc"), &root.join("proc"), Some("proc"), MsFlags::empty(), NONE)?;
+    let target = root.join("proc");
+    std::fs::create_dir_all(&target)?;
+    mount(Some("proc"), &target, Some("proc"), MsFlags::empty(), NONE)?;
     std::env::set_current_dir(&root)?;
     nix::unistd::pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
     std::env::set_current_dir("/")
+}
+
+/// A /dev of its own: the devices that every program may use, and room for what it makes itself.
+fn devices(root: &Path) -> io::Result<()> {
+    let dev = root.join("dev");
+    std::fs::create_dir_all(&dev)?;
+    mount(
+        Some("stead"),
+        &dev,
+        Some("tmpfs"),
+        MsFlags::MS_NOSUID,
+        Some("mode=0755"),
+    )?;
+    for name in ["null", "zero", "full", "random", "urandom", "tty"] {
+        bind(&Path::new("/dev").join(name), &dev.join(name), Access::ReadWrite)?;
+    }
+    // The machine's own terminals: the far ends of `exec -it` are among them.
+    bind(Path::new("/dev/pts"), &dev.join("pts"), Access::ReadWrite)?;
+    std::fs::create_dir(dev.join("shm"))?;
+    mount(
+        Some("shm"),
+        &dev.join("shm"),
+        Some("tmpfs"),
+        MsFlags::MS_NOSUID,
+        Some("mode=1777"),
+    )?;
+    let links = [
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ];
+    for (name, to) in links {
+        std::os::unix::fs::symlink(to, dev.join(name))?;
+    }
+    Ok(())
 }
 
 /// The place of an absolute path of the container below its root, whatever it looks like.

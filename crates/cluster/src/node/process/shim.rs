@@ -4,13 +4,16 @@
 //! shims do. It is this same binary, started with a file that says what to run, and has no thread but the two
 //! that copy output.
 
+use super::attach::{Audience, Keyboard, Piece};
+use super::entry::VERB;
 use super::log::{Log, Stream};
-use super::root;
-use super::spec::{ExitRecord, Input, ProcessId, Processes, RunSpec, StartRecord, load, store};
+use super::spec::{ExitRecord, Input, ProcessId, Processes, RunSpec, Screen, StartRecord, load, store};
+use super::{root, terminal};
 use jiff::Timestamp;
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -49,20 +52,34 @@ fn run(path: &Path, spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRe
         let _ = std::fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string());
     }
     let log = Log::open(&spec.log)?;
-    let mut child = spawn(path, spec)?;
+    let screen = match spec.screen {
+        Screen::Pipes => None,
+        Screen::Terminal => Some(terminal::open()?),
+    };
+    let (near, far) = screen.unzip();
+    let mut child = spawn(path, spec, far)?;
     let main = i32::try_from(child.id()).ok().and_then(ProcessId::of);
     let own = i32::try_from(std::process::id()).ok().and_then(ProcessId::of);
     if let (Some(main), Some(shim)) = (main, own) {
         store(&spec.started, &StartRecord { shim, main, at: now() })?;
     }
     let (out, err) = (child.stdout.take(), child.stderr.take());
+    let keyboard = match &near {
+        Some(near) => Some(Keyboard::Terminal(near.try_clone()?)),
+        None => child.stdin.take().map(Keyboard::Pipe),
+    };
+    let audience = &Audience::gather(&spec.log, spec.input, keyboard);
     std::thread::scope(|scope| {
         let log = &log;
+        let output = move |bytes: &[u8]| audience.show(Piece::Output, bytes);
+        if let Some(near) = near {
+            scope.spawn(move || log.copy(Stream::Stdout, File::from(near), now, output));
+        }
         if let Some(out) = out {
-            scope.spawn(move || log.copy(Stream::Stdout, out, now));
+            scope.spawn(move || log.copy(Stream::Stdout, out, now, output));
         }
         if let Some(err) = err {
-            scope.spawn(move || log.copy(Stream::Stderr, err, now));
+            scope.spawn(move || log.copy(Stream::Stderr, err, now, |bytes| audience.show(Piece::Errors, bytes)));
         }
     });
     let status = child.wait()?;
@@ -78,21 +95,30 @@ fn run(path: &Path, spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRe
     })
 }
 
-fn spawn(path: &Path, spec: &RunSpec) -> io::Result<Child> {
-    let mut command = match &spec.inside {
-        Some(inside) => {
-            enter_sandbox(inside.sandbox)?;
-            let mut command = Command::new("/proc/self/exe");
-            command.args(["run-container", "init"]).arg(path);
-            command
-        }
-        None => program(spec)?,
+fn spawn(path: &Path, spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child> {
+    if let Some(inside) = &spec.inside {
+        enter_sandbox(inside.sandbox)?;
+    }
+    let mut command = if spec.inside.is_some() || far.is_some() {
+        let mut command = Command::new("/proc/self/exe");
+        command.args([VERB, "init"]).arg(path);
+        command
+    } else {
+        program(spec)?
     };
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    command.stdin(match spec.input {
-        Input::Nothing => Stdio::null(),
-        Input::Open => Stdio::piped(),
-    });
+    match far {
+        // It leads a session, and with it a group: see `init`.
+        Some(far) => {
+            command.stdin(far.try_clone()?).stdout(far.try_clone()?).stderr(far);
+        }
+        None => {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+            command.stdin(match spec.input {
+                Input::Nothing => Stdio::null(),
+                Input::Open | Input::Once => Stdio::piped(),
+            });
+        }
+    }
     let own_processes = spec
         .inside
         .as_ref()
@@ -130,7 +156,11 @@ pub fn init(arguments: &[String]) -> ExitCode {
         Some(inside) => root::enter(inside),
         None => Ok(()),
     };
-    let error = match built.and_then(|()| program(&spec)) {
+    let led = match spec.screen {
+        Screen::Pipes => Ok(()),
+        Screen::Terminal => terminal::lead(),
+    };
+    let error = match led.and(built).and_then(|()| program(&spec)) {
         Ok(mut program) => program.exec(),
         Err(error) => error,
     };
@@ -154,6 +184,9 @@ fn program(spec: &RunSpec) -> io::Result<Command> {
         .args(&spec.argv[1..])
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)));
+    if spec.screen == Screen::Terminal && !spec.env.iter().any(|(name, _)| name == "TERM") {
+        command.env("TERM", "xterm");
+    }
     command.current_dir(&spec.directory);
     if let Some(group) = spec.group {
         command.gid(group);

@@ -20,14 +20,19 @@ pub struct RunSpec {
     pub started: PathBuf,
     /// Where the shim says how the container ended.
     pub exit: PathBuf,
-    /// Where programs outside the container are asked for a terminal or input.
     pub input: Input,
+    /// Whether input and output are one terminal.
+    #[serde(default)]
+    pub screen: Screen,
     pub user: Option<u32>,
     pub group: Option<u32>,
     /// Present where the container has a file system and processes of its own.
     pub inside: Option<Inside>,
     /// Directories of control groups to join, made by the agent.
     pub cgroups: Vec<PathBuf>,
+    /// What a container that failed without a word says in its status.
+    #[serde(default)]
+    pub silence: Silence,
 }
 
 /// What a container reads.
@@ -35,6 +40,25 @@ pub struct RunSpec {
 pub enum Input {
     Nothing,
     Open,
+    /// Open until the first client that typed something is gone (`stdinOnce`).
+    Once,
+}
+
+/// What stands for the termination message of a container that left none.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Silence {
+    #[default]
+    Nothing,
+    /// The end of its log, if it failed (`FallbackToLogsOnError`).
+    Log,
+}
+
+/// What a container writes to.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Screen {
+    #[default]
+    Pipes,
+    Terminal,
 }
 
 /// A container with a root of its own.
@@ -46,6 +70,9 @@ pub struct Inside {
     /// An empty directory that the container's root is built on.
     pub root: PathBuf,
     pub processes: Processes,
+    /// The root of an unpacked image; without one, programs see the machine's own.
+    #[serde(default)]
+    pub image: Option<PathBuf>,
 }
 
 /// Whose processes a container sees.

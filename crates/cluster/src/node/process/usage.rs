@@ -5,18 +5,46 @@
 
 use super::Process;
 use super::spec::{SandboxRecord, load};
-use jiff::Timestamp;
+use crate::clock::after;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 /// Ticks per second of the kernel's processor times, which is 100 on every Linux that runs Rust programs.
 const NANOSECONDS_PER_TICK: u64 = 10_000_000;
 
-/// What a container had used when it was last looked at.
-#[derive(Clone, Copy, Debug)]
+/// How often every container is looked at, so that a question finds a recent look to compare with.
+const EVERY: Duration = Duration::from_secs(10);
+/// Two looks that are closer than this say little: the kernel counts in ticks.
+const APART: SignedDuration = SignedDuration::from_secs(2);
+
+/// What a container had used at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     at: Timestamp,
     nanoseconds: u64,
+}
+
+/// The last two looks at a container.
+#[derive(Clone, Copy, Debug)]
+pub struct Samples {
+    older: Sample,
+    newer: Sample,
+}
+
+impl Samples {
+    /// Processor use in billionths of a core between an earlier look and this one.
+    fn rate(&self, now: Sample) -> u64 {
+        let since = match now.at.duration_since(self.newer.at) < APART {
+            true => self.older,
+            false => self.newer,
+        };
+        let elapsed = u64::try_from(now.at.duration_since(since.at).as_millis())
+            .unwrap_or(0)
+            .max(1);
+        now.nanoseconds.saturating_sub(since.nanoseconds) * 1000 / elapsed
+    }
 }
 
 /// One process of the machine.
@@ -46,15 +74,14 @@ impl Process {
         let processes = processes();
         let mut pods: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         let (mut cores, mut bytes) = (0, 0);
-        let running: Vec<(String, String, i32)> = {
-            let runs = self.runs.lock();
-            runs.iter()
-                .map(|((uid, name), run)| (uid.clone(), name.clone(), run.started.main.pid))
-                .collect()
-        };
-        for (uid, name, pid) in running {
+        for Looked { key, pid, start } in self.running() {
             let (nanoseconds, working_set) = tree(&processes, pid);
-            let rate = self.rate(&uid, &name, Sample { at: now, nanoseconds });
+            let known = self.samples.lock().get(&key).copied();
+            let known = known
+                .filter(|known| known.newer.nanoseconds <= nanoseconds)
+                .unwrap_or(start);
+            let rate = known.rate(Sample { at: now, nanoseconds });
+            let (uid, name) = key;
             cores += rate;
             bytes += working_set;
             pods.entry(uid).or_default().push(json!({
@@ -80,15 +107,54 @@ impl Process {
         })
     }
 
-    /// Processor use since the last look, in billionths of a core.
-    fn rate(&self, uid: &str, name: &str, sample: Sample) -> u64 {
-        let before = self.samples.lock().insert((uid.to_owned(), name.to_owned()), sample);
-        let Some(before) = before else { return 0 };
-        let elapsed = u64::try_from(sample.at.duration_since(before.at).as_millis())
-            .unwrap_or(0)
-            .max(1);
-        sample.nanoseconds.saturating_sub(before.nanoseconds) * 1000 / elapsed
+    /// Looks at every container now and then, until the node ends.
+    pub async fn watch_usage(&self) {
+        loop {
+            self.clock.sleep_until(after(self.clock.now(), EVERY)).await;
+            let (now, processes) = (self.clock.now(), processes());
+            let running = self.running();
+            let mut samples = self.samples.lock();
+            samples.retain(|key, _| running.iter().any(|run| run.key == *key));
+            for run in running {
+                let (nanoseconds, _) = tree(&processes, run.pid);
+                let look = Sample { at: now, nanoseconds };
+                let known = samples.entry(run.key).or_insert(run.start);
+                // One that has used less than before was started again since.
+                let again = known.newer.nanoseconds > nanoseconds;
+                *known = Samples {
+                    older: if again { run.start.newer } else { known.newer },
+                    newer: look,
+                };
+            }
+        }
     }
+
+    fn running(&self) -> Vec<Looked> {
+        let runs = self.runs.lock();
+        let looked = runs.iter().map(|(key, run)| {
+            // A container that was never looked at has used nothing when it began.
+            let born = Sample {
+                at: run.started.at,
+                nanoseconds: 0,
+            };
+            Looked {
+                key: key.clone(),
+                pid: run.started.main.pid,
+                start: Samples {
+                    older: born,
+                    newer: born,
+                },
+            }
+        });
+        looked.collect()
+    }
+}
+
+/// A container that runs.
+struct Looked {
+    key: (String, String),
+    pid: i32,
+    start: Samples,
 }
 
 fn processes() -> HashMap<i32, Used> {
@@ -131,4 +197,23 @@ fn tree(processes: &HashMap<i32, Used>, root: i32) -> (u64, u64) {
         );
     }
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn use_is_told_between_looks_that_are_far_enough_apart() {
+        let look = |seconds: i64, nanoseconds| Sample {
+            at: Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds),
+            nanoseconds,
+        };
+        let samples = Samples {
+            older: look(0, 0),
+            newer: look(10, 1_000_000_000),
+        };
+        assert_eq!(samples.rate(look(20, 6_000_000_000)), 500_000_000);
+        assert_eq!(samples.rate(look(10, 1_000_000_000)), 100_000_000);
+    }
 }

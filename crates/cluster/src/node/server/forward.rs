@@ -1,27 +1,34 @@
-//! Port-forward over WebSocket channels.
+//! Port-forward: connections to ports of a pod, for clients that cannot reach its network.
 //!
-//! For the n-th port, channel 2n carries data and 2n+1 an error; the first message of each names the port in two
-//! bytes. Every port is one connection to the pod.
+//! Over SPDY every connection is a pair of streams, `data` and `error`, that name the port in their headers. Over
+//! WebSocket channels, the n-th port's channel 2n carries data and 2n+1 an error; the first message of each names the
+//! port in two bytes, and every port is one connection.
 
-use super::{Body, Parameters, Process, StatusCode, switch, text};
+use super::spdy::{Stream, Writer};
+use super::upgrade::{Agreed, Connection, Socket, Spoken};
+use super::{Body, Parameters, Process, StatusCode, text};
 use futures::{SinkExt, StreamExt};
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc;
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::Role;
 
-const PROTOCOLS: &[&str] = &["v4.channel.k8s.io", "portforward.k8s.io"];
-/// Ports of one request; channel numbers are one byte.
+const SPOKEN: Spoken = Spoken {
+    channels: &["v4.channel.k8s.io"],
+    streams: &["portforward.k8s.io"],
+};
+/// Ports of one request over channels; their numbers are one byte.
 const MOST_PORTS: usize = 64;
+const PIECE: usize = 32 << 10;
 
-/// Switches the request to a WebSocket and serves it.
+/// Switches the request to a connection and serves it.
 pub fn upgrade(
     process: Arc<Process>,
     mut request: Request<Incoming>,
@@ -34,31 +41,96 @@ pub fn upgrade(
         .flat_map(|list| list.split(','))
         .filter_map(|port| port.parse().ok())
         .collect();
-    if ports.is_empty() || ports.len() > MOST_PORTS {
-        return text(StatusCode::BAD_REQUEST, "query parameter \"ports\" is required");
-    }
     let Some(address) = process.address(uid) else {
         return text(StatusCode::BAD_REQUEST, "the pod has no address");
     };
-    let response = match switch(&request, PROTOCOLS) {
-        Ok(switched) => switched,
-        Err(refusal) => return text(StatusCode::BAD_REQUEST, &refusal),
+    let agreed = match Agreed::on(&mut request, &SPOKEN) {
+        Ok(agreed) => agreed,
+        Err(refusal) => return *refusal,
     };
-    let upgraded = hyper::upgrade::on(&mut request);
+    let (answer, connection) = agreed.start();
     tokio::spawn(async move {
-        let Ok(upgraded) = upgraded.await else { return };
-        let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await;
-        run(&process, socket, address, &ports).await;
+        match connection.await {
+            Some(Connection::Streams(streams)) => pairs(&process, streams, address).await,
+            Some(Connection::Channels(socket)) => {
+                let count = ports.len().min(MOST_PORTS);
+                channels(&process, socket, address, &ports[..count]).await;
+            }
+            None => {}
+        }
     });
-    response
+    answer
 }
 
-async fn run(
-    process: &Arc<Process>,
-    socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>,
-    address: IpAddr,
-    ports: &[u16],
-) {
+/// Serves pairs of streams until the client is gone.
+async fn pairs(process: &Arc<Process>, mut streams: mpsc::Receiver<Stream>, address: IpAddr) {
+    let mut waiting: HashMap<String, Stream> = HashMap::new();
+    while let Some(stream) = streams.recv().await {
+        let Ok(port) = stream.header("port").parse::<u16>() else {
+            let _ = stream.writer.reset().await;
+            continue;
+        };
+        // Old clients number no requests, but open the error stream right before its data stream.
+        let own = match (stream.header("requestid"), stream.header("streamtype")) {
+            ("", "data") => stream.id.saturating_sub(2).to_string(),
+            ("", _) => stream.id.to_string(),
+            (given, _) => given.to_owned(),
+        };
+        let Some(other) = waiting.remove(&own) else {
+            waiting.insert(own, stream);
+            continue;
+        };
+        let (data, error) = match stream.header("streamtype") {
+            "data" => (stream, other),
+            _ => (other, stream),
+        };
+        let process = process.clone();
+        tokio::spawn(async move {
+            if let Err(problem) = connect(&process, data, SocketAddr::new(address, port)).await {
+                let words = format!("error forwarding port {port} to the pod: {problem}");
+                let _ = error.writer.send(words.as_bytes()).await;
+            }
+            let _ = error.writer.end().await;
+        });
+    }
+}
+
+/// One connection to the pod, for as long as either side has something to say.
+async fn connect(process: &Process, mut data: Stream, to: SocketAddr) -> io::Result<()> {
+    let connected = process.network.connect(to).await;
+    let (mut reader, mut writer) = match connected {
+        Ok(stream) => TcpStream::into_split(stream),
+        Err(error) => {
+            let _ = data.writer.reset().await;
+            return Err(error);
+        }
+    };
+    let back = tokio::spawn({
+        let to = data.writer.clone();
+        async move { copy_back(&mut reader, &to).await }
+    });
+    while let Some(bytes) = data.data.recv().await {
+        if writer.write_all(&bytes).await.is_err() {
+            break;
+        }
+    }
+    // The pod hears the end of what the client sends, and may still answer.
+    let _ = writer.shutdown().await;
+    let _ = back.await;
+    Ok(())
+}
+
+async fn copy_back(from: &mut (impl tokio::io::AsyncRead + Unpin), to: &Writer) {
+    let mut buffer = vec![0; PIECE];
+    while let Ok(count) = from.read(&mut buffer).await {
+        if count == 0 || to.send(&buffer[..count]).await.is_err() {
+            break;
+        }
+    }
+    let _ = to.end().await;
+}
+
+async fn channels(process: &Arc<Process>, socket: Socket, address: IpAddr, ports: &[u16]) {
     let (mut sink, mut source) = socket.split();
     let (sender, mut outgoing) = mpsc::channel::<Vec<u8>>(32);
     tokio::spawn(async move {
@@ -83,7 +155,7 @@ async fn run(
                 let (mut reader, writer) = stream.into_split();
                 let sender = sender.clone();
                 tokio::spawn(async move {
-                    let mut buffer = vec![0; 32 << 10];
+                    let mut buffer = vec![0; PIECE];
                     while let Ok(count) = reader.read(&mut buffer).await {
                         let message = [&[channel], &buffer[..count]].concat();
                         if count == 0 || sender.send(message).await.is_err() {

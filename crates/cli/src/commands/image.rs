@@ -1,0 +1,53 @@
+//! `stead image`: images that containers of process nodes run in, from archives.
+
+use crate::failure::Hint;
+use crate::places;
+use crate::terminal::say;
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use stead_cluster::node::process::images::store::Store;
+
+/// Load images from archives, and list them
+#[derive(Args)]
+#[command(after_help = "Examples:
+  stead image load app.tar     an OCI archive, or what `docker save` and `podman save` write
+  stead image list
+
+Containers of loaded images run in their own root, which takes the rights of root.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Unpack the images of an archive, for all of your clusters
+    Load {
+        /// A tar file, compressed with gzip or not
+        archive: PathBuf,
+    },
+    /// The names of the images that are there
+    List,
+}
+
+pub fn run(arguments: Arguments) -> Result<()> {
+    let images = Store::new(places::images()?);
+    match arguments.command {
+        Command::Load { archive } => {
+            let names = images
+                .load(&archive)
+                .with_context(|| format!("cannot load {}", archive.display()))
+                .hint("give an OCI archive, or what `docker save` or `podman save` wrote")?;
+            for name in names {
+                say(&format!("loaded {name}"))?;
+            }
+        }
+        Command::List => {
+            for (name, digest) in images.names() {
+                say(&format!("{name} {digest}"))?;
+            }
+        }
+    }
+    Ok(())
+}
