@@ -6,6 +6,8 @@ use std::path::PathBuf;
 pub const KUBERNETES_VERSION: &str = "v1.36.4";
 /// The etcd release under it.
 pub const ETCD_VERSION: &str = "v3.6.16";
+/// The Helm release that installs charts on us.
+pub const HELM_VERSION: &str = "v4.3.1";
 
 /// A program that `cargo xtask kubernetes` provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,11 +18,12 @@ pub enum Tool {
     Kubectl,
     Etcd,
     Etcdctl,
+    Helm,
 }
 
 /// A program is not there. Tests print it as `skipped: ...`.
 #[derive(Debug, thiserror::Error)]
-#[error("no real Kubernetes: {name} is not at {path}; `cargo xtask kubernetes` builds it", path = path.display())]
+#[error("no real Kubernetes: {name} is not at {path}; `cargo xtask kubernetes {name}` builds it", path = path.display())]
 pub struct Missing {
     name: &'static str,
     path: PathBuf,
@@ -35,12 +38,14 @@ impl Tool {
             Tool::Kubectl => "kubectl",
             Tool::Etcd => "etcd",
             Tool::Etcdctl => "etcdctl",
+            Tool::Helm => "helm",
         }
     }
 
     fn folder(self) -> String {
         match self {
             Tool::Etcd | Tool::Etcdctl => format!("etcd-{ETCD_VERSION}"),
+            Tool::Helm => format!("helm-{HELM_VERSION}"),
             _ => format!("kubernetes-{KUBERNETES_VERSION}"),
         }
     }

@@ -181,7 +181,11 @@ pub async fn renew(client: &Client, config: &NodeConfig, uid: &str, now: Timesta
     match leases.patch(&config.name, &PatchParams::default(), &patch).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => {
-            leases.create(&PostParams::default(), &lease).await.map(|_| ())
+            match leases.create(&PostParams::default(), &lease).await {
+                // Another renewal of ours was faster.
+                Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+                created => created.map(|_| ()),
+            }
         }
         Err(error) => Err(error),
     }

@@ -2,7 +2,8 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -84,6 +85,11 @@ impl Up {
     /// The same with every part.
     pub fn whole(arguments: &[&str]) -> Option<Up> {
         Self::launch(tempfile::tempdir().expect("a directory"), arguments)
+    }
+
+    /// The same in a place that exists.
+    pub fn whole_in(place: TempDir, arguments: &[&str]) -> Option<Up> {
+        Self::launch(place, arguments)
     }
 
     /// The next line that it prints.
@@ -233,4 +239,30 @@ pub fn rest(mut reader: impl Read) -> String {
     let mut text = String::new();
     let _ = reader.read_to_string(&mut text);
     text
+}
+
+/// Looks again and again until `look` gives a value, and fails with its last complaint.
+#[track_caller]
+pub fn eventually<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        match look() {
+            Ok(value) => return value,
+            Err(last) if Instant::now() > deadline => panic!("{what}: not within {limit:?}; last seen: {last}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// What a server answers to a GET; empty if it does not.
+pub fn http(address: &str, path: &str) -> String {
+    let mut answer = String::new();
+    if let Ok(mut stream) = TcpStream::connect(address) {
+        let _ = write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        );
+        let _ = stream.read_to_string(&mut answer);
+    }
+    answer
 }

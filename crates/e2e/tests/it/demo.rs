@@ -1,22 +1,15 @@
 //! The first command of the README: a cluster, an operator, and an application of real processes that answers.
 
-use crate::binary::{Up, command, kubectl, stead, succeeded};
+use crate::binary::{Up, command, http, kubectl, stead, succeeded};
 use nix::sys::signal::Signal;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 
 fn get(url: &str) -> String {
-    let address = url.strip_prefix("http://").expect("an http address");
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+    http(url.strip_prefix("http://").expect("an http address"), "/")
 }
 
 /// Processes whose command line names this directory.
-fn processes_of(place: &Path) -> Vec<String> {
+pub fn processes_of(place: &Path) -> Vec<String> {
     let marker = place.display().to_string();
     let all = std::fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
     all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
