@@ -32,7 +32,6 @@ pub fn main(flags: &Flags) -> ExitCode {
                 query: crate::node::server::Parameters::parse(query),
                 method: request.method.clone(),
                 headers: request.headers.clone(),
-                body: Vec::new(),
                 from: request.from,
             };
             answer(&other, port)
@@ -172,7 +171,6 @@ mod tests {
             path: path.to_owned(),
             query: crate::node::server::Parameters::parse(query),
             headers: vec![("x-a".to_owned(), "b".to_owned())],
-            body: Vec::new(),
             from: None,
         };
         answer(&request, 8080)
