@@ -124,3 +124,16 @@ pub fn validate(call: &Call, review: &Review) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mounted_token_leaves_nothing_else_behind() {
+        let mut spec = json!({"containers": [{"name": "c"}]});
+        mount_token(&mut spec, "x");
+        assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], "kube-api-access-x");
+        assert!(spec.get("initContainers").is_none(), "{spec}");
+    }
+}

@@ -5,22 +5,31 @@
 
 use crate::commands::connection;
 use crate::failure::Hint;
+use crate::home::Home;
+use crate::places;
 use crate::terminal::{Line, say, start_logging, tell};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use stead_cluster::clock::MachineClock;
 use stead_cluster::node::fault::{POWER_ANNOTATION, Power};
+use stead_cluster::node::process::images::Places;
 use stead_cluster::node::registration::{Capacity, NodeConfig, Role};
+use stead_cluster::node::server::{Guard, Serving, identity};
 use stead_cluster::node::{self};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 /// Join a node to a cluster, or let a node fail
 #[derive(Args)]
 #[command(after_help = "Examples:
   stead node join worker-1 --runtime hollow   a node whose pods only say that they run, until Ctrl-C
+  stead node join worker-2 --runtime process  one whose pods are processes of this machine
   stead node stop node-0                      as if its machine were off
   stead node start node-0
   stead node partition node-0                 its pods run on, and the API hears nothing of it
@@ -39,6 +48,12 @@ enum Command {
         /// What runs its pods
         #[arg(long, value_enum, default_value_t = Runtime::Hollow)]
         runtime: Runtime,
+        /// Keep the pods of a process node here (default: $XDG_DATA_HOME/stead/joined/NAME)
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Where the API server reaches a process node, for logs, exec and port-forward
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+        address: IpAddr,
     },
     /// Turn a node off: its pods do not run
     Stop { name: String },
@@ -55,13 +70,26 @@ enum Command {
 enum Runtime {
     /// Nothing does: pods only say that they run
     Hollow,
+    /// Real processes of this machine
+    Process,
+}
+
+/// Where a process node lives.
+struct Place {
+    data: Option<PathBuf>,
+    address: IpAddr,
 }
 
 pub fn run(arguments: Arguments) -> Result<()> {
     start_logging();
     connection::block_on(async {
         match arguments.command {
-            Command::Join { name, runtime } => join(name, runtime).await,
+            Command::Join {
+                name,
+                runtime,
+                data,
+                address,
+            } => join(name, runtime, Place { data, address }).await,
             Command::Stop { name } => set_power(&name, Power::Off).await,
             Command::Partition { name } => set_power(&name, Power::Partitioned).await,
             Command::Start { name } | Command::Heal { name } => set_power(&name, Power::On).await,
@@ -69,7 +97,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     })
 }
 
-async fn join(name: String, runtime: Runtime) -> Result<()> {
+async fn join(name: String, runtime: Runtime, place: Place) -> Result<()> {
     if let Some(problem) = stead_machinery::names::dns1123_subdomain(&name).first() {
         return Err(anyhow!("`{name}` cannot be the name of a node: {problem}"))
             .hint("use lower-case letters, digits and dashes");
@@ -77,6 +105,7 @@ async fn join(name: String, runtime: Runtime) -> Result<()> {
     let stop = connection::stop_on_signal()?;
     let config = connection::configuration().await?;
     let server = config.cluster_url.to_string();
+    let authorities = config.root_cert.clone().unwrap_or_default();
     let client = connection::client(config)?;
     let nodes: Api<Node> = Api::all(client.clone());
     nodes
@@ -86,13 +115,64 @@ async fn join(name: String, runtime: Runtime) -> Result<()> {
         .hint("check that the cluster runs and that the account of the kubeconfig may write nodes")?;
     let described = NodeConfig {
         role: Role::Worker,
-        ..node::describe(0, 1, name.clone(), Capacity::hollow())
+        address: place.address,
+        ..node::describe(0, 1, name.clone(), capacity(runtime))
     };
     tell(Line::Note, &format!("node {name} joins {server}"));
     match runtime {
         Runtime::Hollow => node::run_hollow(client, Arc::new(MachineClock), vec![described], stop).await,
+        Runtime::Process => processes(client, described, place, authorities, stop).await?,
     }
     Ok(())
+}
+
+fn capacity(runtime: Runtime) -> Capacity {
+    match runtime {
+        Runtime::Hollow => Capacity::hollow(),
+        Runtime::Process => super::up::machine::capacity(1),
+    }
+}
+
+/// Runs a node of processes. Its pods outlive it: the next join with the same directory adopts them, and `stead down
+/// --data` ends them.
+async fn processes(
+    client: kube::Client,
+    described: NodeConfig,
+    place: Place,
+    authorities: Vec<Vec<u8>>,
+    stop: CancellationToken,
+) -> Result<()> {
+    let name = described.name.clone();
+    let data = match place.data {
+        Some(data) => data,
+        None => places::data()?.join("joined").join(&name),
+    };
+    let home = Home::durable(data)?;
+    let address = SocketAddr::new(place.address, 0);
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {}", place.address))
+        .hint("choose an address of this machine with --address")?;
+    let tls = identity::joined(authorities, &place.address.to_string())
+        .context("cannot prepare the node's own server")
+        .hint("the kubeconfig must name the cluster's certificate authority, which also signs the API server's client certificate")?;
+    let settings = node::ProcessNodes {
+        client: client.clone(),
+        clock: Arc::new(MachineClock),
+        nodes: vec![described],
+        folder: home.path.join("nodes"),
+        own: std::env::current_exe().context("cannot find this program's own file")?,
+        images: Places {
+            entries: Some(home.path.join("images.yaml")),
+            store: places::images().ok(),
+        },
+        serving: Some(Serving {
+            listener,
+            tls,
+            guard: Guard::Reviewed { client, node: name },
+        }),
+    };
+    node::run_processes(settings, stop).await.context("the node ended")
 }
 
 async fn set_power(name: &str, power: Power) -> Result<()> {

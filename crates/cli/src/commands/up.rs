@@ -2,10 +2,9 @@
 
 mod cluster;
 mod demo;
-mod home;
 mod kubeconfig;
 mod listen;
-mod machine;
+pub mod machine;
 mod parts;
 
 use super::connection;

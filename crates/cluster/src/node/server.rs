@@ -19,6 +19,10 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::Api;
+use kube::api::PostParams;
+use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
@@ -35,6 +39,45 @@ pub struct Serving {
     pub listener: TcpListener,
     /// Must ask for a client certificate of the API server: whoever connects may run commands in pods.
     pub tls: Arc<rustls::ServerConfig>,
+    pub guard: Guard,
+}
+
+/// Who may use the server, of those whose certificate the listener takes.
+#[derive(Clone)]
+pub enum Guard {
+    /// All of them: the authority has signed one certificate, the API server's.
+    Certificate,
+    /// Those whom the cluster lets use its nodes: its authority signs certificates of users too.
+    Reviewed { client: kube::Client, node: String },
+}
+
+impl Guard {
+    async fn admits(&self, certificate: Option<&CertificateDer<'_>>) -> bool {
+        let Guard::Reviewed { client, node } = self else {
+            return true;
+        };
+        let Some((user, groups)) = certificate.and_then(identity::subject) else {
+            return false;
+        };
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(user),
+                groups: Some(groups),
+                resource_attributes: Some(ResourceAttributes {
+                    verb: Some("create".to_owned()),
+                    resource: Some("nodes".to_owned()),
+                    subresource: Some("proxy".to_owned()),
+                    name: Some(node.clone()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+        let answer = reviews.create(&PostParams::default(), &review).await;
+        answer.is_ok_and(|answer| answer.status.is_some_and(|status| status.allowed))
+    }
 }
 
 /// Serves until `stop`.
@@ -50,14 +93,21 @@ pub async fn serve(serving: Serving, process: Arc<Process>, stop: CancellationTo
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };
-        let (acceptor, process) = (acceptor.clone(), process.clone());
+        let (acceptor, process, guard) = (acceptor.clone(), process.clone(), serving.guard.clone());
         tokio::spawn(async move {
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };
+            let certificates = stream.get_ref().1.peer_certificates();
+            let admitted = guard.admits(certificates.and_then(<[_]>::first)).await;
             let service = hyper::service::service_fn(move |request| {
                 let process = process.clone();
-                async move { Ok::<_, Infallible>(answer(process, request).await) }
+                async move {
+                    Ok::<_, Infallible>(match admitted {
+                        true => answer(process, request).await,
+                        false => text(StatusCode::FORBIDDEN, "Forbidden"),
+                    })
+                }
             });
             let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             // A broken connection concerns its client alone.

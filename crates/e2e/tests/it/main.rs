@@ -5,6 +5,8 @@ mod clients;
 mod demo;
 mod extension;
 mod helm;
+mod images;
+mod joined;
 mod kubectl;
 mod sessions;
 mod survival;

@@ -1,9 +1,9 @@
 //! Starting the parts of a cluster in their order, and ending them in the reverse one.
 
-use super::home::{Home, Life};
 use super::listen::{self, Bound};
 use super::{Arguments, AuditLevel, kubeconfig, parts};
 use crate::failure::Hint;
+use crate::home::{Home, Life};
 use crate::places;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;

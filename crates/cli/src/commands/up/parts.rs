@@ -122,7 +122,11 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
                 folder: settings.folder.clone(),
                 images: settings.images.clone(),
                 own: std::env::current_exe().context("cannot find this program's own file")?,
-                serving: Some(node::server::Serving { listener, tls }),
+                serving: Some(node::server::Serving {
+                    listener,
+                    tls,
+                    guard: node::server::Guard::Certificate,
+                }),
             };
             running.spawn(async move {
                 if let Err(error) = node::run_processes(processes, stop).await {

@@ -60,6 +60,34 @@ impl Identity {
     }
 }
 
+/// The server side of a node that joins a cluster of somebody else: whoever comes must have a certificate of one of
+/// these authorities, and is then asked who it is.
+pub fn joined(authorities: Vec<Vec<u8>>, address: &str) -> Result<Arc<ServerConfig>, IdentityError> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(CertificateDer::from(authority))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
+    let key = KeyPair::generate()?;
+    let certificate = CertificateParams::new(vec![address.to_owned()])?.self_signed(&key)?;
+    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let server = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![certificate.der().clone()], key)?;
+    Ok(Arc::new(server))
+}
+
+/// Who a certificate is: its name and its groups, as Kubernetes reads them.
+pub fn subject(certificate: &CertificateDer<'_>) -> Option<(String, Vec<String>)> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let subject = parsed.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
+    Some((name, groups.map(str::to_owned).collect()))
+}
+
 type Pair = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
 fn issue(
@@ -96,5 +124,19 @@ mod tests {
         let stranger = Identity::generate(&["127.0.0.1".to_owned()]).unwrap();
         assert!(shake(own.server.clone(), own.client).await);
         assert!(!shake(own.server, stranger.client).await);
+    }
+
+    #[test]
+    fn a_certificate_says_who_its_holder_is() {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "admin");
+        params
+            .distinguished_name
+            .push(rcgen::DnType::OrganizationName, "system:masters");
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let who = subject(certificate.der());
+        assert_eq!(who, Some(("admin".to_owned(), vec!["system:masters".to_owned()])));
+        assert_eq!(subject(&CertificateDer::from(vec![1, 2, 3])), None);
     }
 }

@@ -1,0 +1,170 @@
+//! What an image's name leads to: an entry of the user's, a program of the machine, an archive that was loaded.
+
+use crate::binary::{PATIENCE, Up, command, eventually, kubectl, stead, succeeded};
+use std::path::Path;
+use std::process::Command;
+
+fn pod(name: &str, image: &str, rest: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: {image}
+    {rest}
+"
+    )
+}
+
+fn ended(up: &Up, pod: &str, phase: &str) {
+    let phase = format!("--for=jsonpath={{.status.phase}}={phase}");
+    up.run(&["wait", &format!("pod/{pod}"), &phase, "--timeout=60s"]);
+}
+
+#[test]
+fn names_lead_to_programs_and_unknown_ones_say_what_to_do() {
+    if kubectl().is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let entries = place.path().join("own.yaml");
+    std::fs::write(
+        &entries,
+        "images:\n  example.com/team/greeter: {command: [echo], args: [from, the, catalogue]}\n",
+    )
+    .expect("a file");
+    let entries = entries.display().to_string();
+    let Some(up) = Up::whole_in(place, &["--ephemeral", "--images", &entries]) else {
+        return;
+    };
+    up.apply(&pod("own", "'example.com/team/greeter:7'", ""));
+    ended(&up, "own", "Succeeded");
+    assert_eq!(up.run(&["logs", "own"]), "from the catalogue\n");
+    eventually("an event says that the tag is ignored", PATIENCE, || {
+        let events = up.run(&["events", "--for", "pod/own"]);
+        events.contains("the tag \"7\" is ignored").then_some(()).ok_or(events)
+    });
+    up.apply(&pod("unknown", "example.com/nothing", ""));
+    eventually("an unknown image says what to do", PATIENCE, || {
+        let shown = up.run(&["describe", "pod", "unknown"]);
+        let told = shown.contains("ErrImagePull") && shown.contains("stead image load");
+        told.then_some(()).ok_or(shown)
+    });
+    eventually("and is tried less and less often", PATIENCE, || {
+        let shown = up.run(&["get", "pod", "unknown", "--no-headers"]);
+        shown.contains("ImagePullBackOff").then_some(()).ok_or(shown)
+    });
+}
+
+#[test]
+fn limits_and_last_words_are_in_the_status() {
+    if kubectl().is_none() {
+        return;
+    }
+    let Some(up) = Up::whole(&["--ephemeral"]) else { return };
+    let why = "{.status.containerStatuses[0].state.terminated.reason}: {.status.containerStatuses[0].state.terminated.message}";
+    let why = |pod: &str| up.run(&["get", "pod", pod, "-o", &format!("jsonpath={why}")]);
+    up.apply(&pod(
+        "words",
+        "busybox",
+        "command: [sh, -c, 'echo no disk > /dev/termination-log; exit 1']",
+    ));
+    ended(&up, "words", "Failed");
+    assert_eq!(why("words"), "Error: no disk\n");
+    let fallback = "terminationMessagePolicy: FallbackToLogsOnError\n    command: [sh, -c, 'echo it broke; exit 1']";
+    up.apply(&pod("silent", "busybox", fallback));
+    ended(&up, "silent", "Failed");
+    assert_eq!(why("silent"), "Error: it broke\n");
+    let node = up.run(&[
+        "get",
+        "nodes",
+        "-o",
+        "jsonpath={.items[0].status.conditions[?(@.type==\"Ready\")].message}",
+    ]);
+    if node.contains("of memory") && !node.contains("not enforced") {
+        // Doubles a word until it does not fit.
+        let greedy = "resources: {limits: {memory: 32Mi}}\n    command: [sh, -c, 'a=x; while true; do a=$a$a; done']";
+        up.apply(&pod("greedy", "busybox", greedy));
+        ended(&up, "greedy", "Failed");
+        assert!(why("greedy").starts_with("OOMKilled"), "{}", why("greedy"));
+    }
+}
+
+#[test]
+fn configuration_changes_while_a_pod_runs() {
+    if kubectl().is_none() {
+        return;
+    }
+    let Some(up) = Up::whole(&["--ephemeral"]) else { return };
+    up.run(&["create", "configmap", "settings", "--from-literal=colour=red"]);
+    let mounted = "command: [sleep, '1000000']\n    volumeMounts: [{name: s, mountPath: /settings}]\n  volumes: [{name: s, configMap: {name: settings}}]";
+    up.apply(&pod("reader", "busybox", mounted));
+    up.run(&["wait", "pod/reader", "--for=condition=Ready", "--timeout=60s"]);
+    assert_eq!(up.run(&["exec", "reader", "--", "cat", "/settings/colour"]), "red");
+    up.run(&["patch", "configmap", "settings", "-p", r#"{"data":{"colour":"blue"}}"#]);
+    eventually("a mounted config map follows its object", PATIENCE, || {
+        let seen = up.run(&["exec", "reader", "--", "cat", "/settings/colour"]);
+        (seen == "blue").then_some(()).ok_or(seen)
+    });
+}
+
+/// An archive as `docker save` writes it, of this machine's shell and the libraries that it needs.
+fn archive(folder: &Path) -> String {
+    let root = folder.join("root");
+    let libraries = succeeded(Command::new("ldd").arg("/bin/sh"));
+    let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/'));
+    for file in libraries.chain(["/bin/sh"]) {
+        let target = root.join(file.trim_start_matches('/'));
+        std::fs::create_dir_all(target.parent().expect("a folder")).expect("a folder");
+        std::fs::copy(file, target).expect("a copy");
+    }
+    std::fs::create_dir_all(root.join("srv")).expect("a folder");
+    std::fs::write(root.join("srv/greeting"), "hello from the image\n").expect("a file");
+    let layer = folder.join("layer.tar");
+    succeeded(Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&layer).arg("."));
+    let config = r#"{"config": {"Entrypoint": ["/bin/sh", "-c"], "Cmd": ["read x < greeting; echo $x; echo $FLAVOUR; echo /*"],
+        "Env": ["FLAVOUR=plain", "PATH=/bin"], "WorkingDir": "/srv"}}"#;
+    std::fs::write(folder.join("config.json"), config).expect("a file");
+    let manifest = r#"[{"Config": "config.json", "RepoTags": ["example.com/team/shell:1"], "Layers": ["layer.tar"]}]"#;
+    std::fs::write(folder.join("manifest.json"), manifest).expect("a file");
+    let archive = folder.join("image.tar");
+    let parts = ["manifest.json", "config.json", "layer.tar"];
+    succeeded(
+        Command::new("tar")
+            .arg("-C")
+            .arg(folder)
+            .arg("-cf")
+            .arg(&archive)
+            .args(parts),
+    );
+    archive.display().to_string()
+}
+
+#[test]
+fn a_loaded_image_runs_in_a_root_of_its_own() {
+    let (Some(binary), Some(_)) = (stead(), kubectl()) else {
+        return;
+    };
+    if !nix::unistd::geteuid().is_root() {
+        return stead_test::skip::skipped("a root of its own takes the rights of root");
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let made = tempfile::tempdir().expect("a directory");
+    let told = succeeded(command(&binary, place.path()).args(["image", "load", &archive(made.path())]));
+    assert_eq!(told, "loaded example.com/team/shell:1\n");
+    assert!(
+        succeeded(command(&binary, place.path()).args(["image", "list"])).contains("example.com/team/shell:1 sha256:")
+    );
+    let Some(up) = Up::whole_in(place, &["--ephemeral"]) else {
+        return;
+    };
+    up.apply(&pod("shell", "'example.com/team/shell:1'", ""));
+    ended(&up, "shell", "Succeeded");
+    let log = up.run(&["logs", "shell"]);
+    assert!(log.starts_with("hello from the image\nplain\n"), "{log}");
+    assert!(!log.contains("/home"), "nothing of the machine is there: {log}");
+}
