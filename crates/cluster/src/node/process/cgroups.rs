@@ -168,6 +168,12 @@ fn set(group: &Path, file: &str, value: &str) -> io::Result<()> {
     std::fs::write(group.join(file), value)
 }
 
+/// Moves this process into groups; its children are born there.
+pub fn join(groups: &[PathBuf]) -> io::Result<()> {
+    // Zero is whoever writes it, whatever number that has elsewhere.
+    groups.iter().try_for_each(|group| set(group, "cgroup.procs", "0"))
+}
+
 /// Whether the kernel killed anything in these groups for want of memory.
 pub fn out_of_memory(groups: &[PathBuf]) -> bool {
     let counts = groups.iter().flat_map(|group| {

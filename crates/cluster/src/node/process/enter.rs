@@ -6,7 +6,7 @@
 use super::entry::VERB;
 use super::furnish::OWN_BINARY;
 use super::spec::{RunSpec, load};
-use super::terminal;
+use super::{cgroups, terminal};
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::io::{self, Write};
@@ -37,6 +37,7 @@ fn run(arguments: &[String]) -> io::Result<u8> {
     } else {
         own.as_path()
     };
+    cgroups::join(&spec.cgroups)?;
     if spec.inside.is_some() {
         // All are opened before any is joined: afterwards /proc is the container's.
         let spaces = [

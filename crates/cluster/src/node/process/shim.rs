@@ -8,7 +8,7 @@ use super::attach::{Audience, Keyboard, Piece};
 use super::entry::VERB;
 use super::log::{Log, Stream};
 use super::spec::{ExitRecord, Input, ProcessId, Processes, RunSpec, Screen, StartRecord, load, store};
-use super::{root, terminal};
+use super::{cgroups, root, terminal};
 use jiff::Timestamp;
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
@@ -47,10 +47,6 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
 fn run(path: &Path, spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRecord> {
     // A group of its own: a signal to the agent's terminal must not reach the container.
     let _ = nix::unistd::setsid();
-    for cgroup in &spec.cgroups {
-        // A machine without this controller runs the container without the limit; the node says so.
-        let _ = std::fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string());
-    }
     let log = Log::open(&spec.log)?;
     let screen = match spec.screen {
         Screen::Pipes => None,
@@ -99,7 +95,7 @@ fn spawn(path: &Path, spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child>
     if let Some(inside) = &spec.inside {
         enter_sandbox(inside.sandbox)?;
     }
-    let mut command = if spec.inside.is_some() || far.is_some() {
+    let mut command = if spec.inside.is_some() || far.is_some() || !spec.cgroups.is_empty() {
         let mut command = Command::new("/proc/self/exe");
         command.args([VERB, "init"]).arg(path);
         command
@@ -152,6 +148,11 @@ pub fn init(arguments: &[String]) -> ExitCode {
     let Some(spec) = arguments.first().and_then(|path| load::<RunSpec>(Path::new(path))) else {
         return ExitCode::from(2);
     };
+    // The container alone, not its shim: who tells of an end for want of memory must outlive it.
+    if let Err(error) = cgroups::join(&spec.cgroups) {
+        complain(&format!("cannot set the limits: {error}"));
+        return ExitCode::from(u8::try_from(NOT_FOUND).unwrap_or(1));
+    }
     let built = match &spec.inside {
         Some(inside) => root::enter(inside),
         None => Ok(()),
