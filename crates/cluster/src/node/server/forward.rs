@@ -54,7 +54,7 @@ pub fn upgrade(
             Some(Connection::Streams(streams)) => pairs(&process, streams, address).await,
             Some(Connection::Channels(socket)) => {
                 let count = ports.len().min(MOST_PORTS);
-                channels(&process, socket, address, &ports[..count]).await;
+                channels(&process, *socket, address, &ports[..count]).await;
             }
             None => {}
         }

@@ -84,7 +84,7 @@ impl Session {
     /// Begins a session, or nothing if the client does not take part.
     pub async fn begin(connection: Connection, asked: Asked) -> Option<Session> {
         match connection {
-            Connection::Channels(socket) => Some(channels(socket)),
+            Connection::Channels(socket) => Some(channels(*socket)),
             Connection::Streams(streams) => Parts::collect(streams, asked).await.map(Parts::begin),
         }
     }

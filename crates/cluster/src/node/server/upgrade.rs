@@ -35,7 +35,7 @@ pub type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
 /// The connection as the client wanted it.
 pub enum Connection {
-    Channels(Socket),
+    Channels(Box<Socket>),
     Streams(mpsc::Receiver<Stream>),
 }
 
@@ -72,7 +72,7 @@ impl Agreed {
             let connection = TokioIo::new(upgraded.await.ok()?);
             Some(match kind {
                 Kind::Spdy => Connection::Streams(spdy::serve(connection)),
-                Kind::Channels => Connection::Channels(websocket(connection).await),
+                Kind::Channels => Connection::Channels(Box::new(websocket(connection).await)),
                 Kind::Tunnel => Connection::Streams(spdy::serve(tunnel(websocket(connection).await))),
             })
         };

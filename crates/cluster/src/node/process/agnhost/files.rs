@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 /// What a new file says.
 const CONTENT: &str = "mount-tester new file\n";
 
+/// A flag and what it asks to do with its path.
+type Step = (&'static str, fn(&str) -> io::Result<()>);
+
 /// Does what each flag asks, in an order that does not depend on that of the flags.
 pub fn mounttest(flags: &Flags) -> ExitCode {
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
-    let steps: [(&str, fn(&str) -> io::Result<()>); 9] = [
+    let steps: [Step; 9] = [
         ("fs_type", kind_of_mount),
         ("new_file_0644", |path| new_file(path, 0o644)),
         ("new_file_0666", |path| new_file(path, 0o666)),

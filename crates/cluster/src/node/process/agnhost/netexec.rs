@@ -59,7 +59,7 @@ fn datagram(asked: &str, from: SocketAddr) -> String {
         ("hostname" | "hostName", _) => hostname(),
         ("echo", rest) => rest.to_owned(),
         ("clientip", _) => from.to_string(),
-        (other, _) if other.is_empty() => String::new(),
+        ("", _) => String::new(),
         (other, _) => format!("unknown command: {other}"),
     }
 }
