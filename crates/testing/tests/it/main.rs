@@ -1,4 +1,5 @@
 //! Stories that need a cluster: the framework's own, and the test crate's.
 
+mod cluster;
 mod framework;
 mod real_kubernetes;
