@@ -34,6 +34,7 @@ pub fn run() -> Result<()> {
     });
     table.step("real Kubernetes", control_plane);
     table.step("clients in Go", go_clients);
+    table.step("client in Python", python_client);
     table.step("the binary", || {
         cargo(&["build", "--quiet", "--workspace", "--bin", "stead"])
     });
@@ -84,8 +85,7 @@ fn go_clients() -> Result<End> {
         }
         Err(error) => return Ok(End::Skipped(format!("no client-go: no Go toolchain ({error})"))),
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let output = std::path::absolute(target.join("clients"))?;
+    let output = std::path::absolute(target().join("clients"))?;
     let status = go(&["build", "-trimpath", "-ldflags", "-s -w", "-o"])
         .arg(format!("{}/", output.display()))
         .arg("./...")
@@ -103,6 +103,33 @@ fn upstream_tests() -> Result<End> {
         return Ok(End::Skipped(format!("no real Kubernetes: {error:#}")));
     }
     conformance::run_quick_part().map(|()| End::Passed)
+}
+
+/// The official Python client, in an environment of its own beside the build.
+fn python_client() -> Result<End> {
+    let environment = target().join("python");
+    if environment.join("complete").exists() {
+        return Ok(End::Passed);
+    }
+    let skipped = |why: String| Ok(End::Skipped(format!("no Python client: {why}")));
+    match Command::new("python3").args(["-m", "venv"]).arg(&environment).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => return skipped(format!("`python3 -m venv` ended with {status}")),
+        Err(error) => return skipped(format!("no python3 ({error})")),
+    }
+    let installed = Command::new(environment.join("bin/pip"))
+        .args(["install", "--quiet", "--requirement", "tools/python/requirements.txt"])
+        .status()?;
+    if !installed.success() {
+        return skipped(format!("`pip install` ended with {installed}"));
+    }
+    std::fs::write(environment.join("complete"), "")?;
+    Ok(End::Passed)
+}
+
+/// Where cargo builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
 fn cargo(arguments: &[&str]) -> Result<End> {

@@ -3,6 +3,7 @@
 mod binary;
 mod clients;
 mod demo;
+mod ecosystems;
 mod extension;
 mod helm;
 mod images;
