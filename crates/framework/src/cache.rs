@@ -350,3 +350,6 @@ impl Cache {
         self.shared.tasks.wait().await;
     }
 }
+
+#[cfg(test)]
+mod tests;
