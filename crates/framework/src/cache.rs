@@ -343,9 +343,14 @@ impl Cache {
             .collect()
     }
 
+    /// Ends every watch, and does not wait for that.
+    pub(crate) fn end(&self) {
+        self.shared.stop.cancel();
+    }
+
     /// Ends every watch.
     pub async fn stop(&self) {
-        self.shared.stop.cancel();
+        self.end();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
     }

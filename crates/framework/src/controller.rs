@@ -46,10 +46,13 @@ pub struct Controller {
 /// How a controller behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// How many keys are worked on at once.
     pub concurrency: usize,
+    /// How long one reconcile may take.
     pub timeout: Duration,
     /// None: only events wake.
     pub resync: Option<Duration>,
+    /// How the queue behaves.
     pub queue: Settings,
 }
 
@@ -63,7 +66,7 @@ pub(crate) struct Connected {
 }
 
 pub(crate) type Keys = Arc<dyn Fn() -> Vec<Key> + Send + Sync>;
-pub(crate) type Undecodable = Arc<dyn Fn(&Key) -> Option<String> + Send + Sync>;
+pub(crate) type Undecodable = Arc<dyn Fn(&Key) -> Option<crate::cache::Undecodable> + Send + Sync>;
 pub(crate) type Connect = Box<dyn FnOnce(&Cache, &Queue) -> Connected + Send>;
 
 /// A handle that wakes keys for reasons from outside of the cluster.
@@ -218,8 +221,14 @@ impl Controller {
 /// What can be asked about a running controller.
 #[derive(Clone)]
 pub struct ControllerHandle {
+    /// The controller's name.
     pub name: Arc<str>,
+    /// Its queue: who waits, and why.
     pub queue: Queue,
+    /// What it did.
     pub history: Arc<History>,
+    /// The kind of its roots.
     pub root: Option<Kind>,
+    /// How often every root is looked at without any event.
+    pub resync: Option<Duration>,
 }

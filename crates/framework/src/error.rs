@@ -33,6 +33,12 @@ pub enum Error {
     /// An object with the wanted name exists and belongs to somebody else.
     #[error("{kind} {key} exists and is {owner}; it is left alone. Rename or delete it")]
     NotOurs { kind: Box<Kind>, key: Key, owner: String },
+    /// The same write was made again and again.
+    #[error(
+        "{kind} {key} was written the same way again and again; waiting before the next attempt. Somebody undoes it, \
+         or its plan changes with every look"
+    )]
+    HotLoop { kind: Box<Kind>, key: Key },
     /// The object was deleted, or deleted and created again, while a reconcile ran.
     #[error("{kind} {key} is not the object any more that this reconcile started with")]
     Superseded { kind: Box<Kind>, key: Key },
@@ -106,7 +112,7 @@ impl Error {
             Error::NotLeader { .. } | Error::Timeout(_) => Class::Transient,
             Error::Superseded { .. } => Class::Conflict,
             Error::NotOurs { .. } | Error::Undecodable { .. } | Error::Invalid(_) => Class::UserMistake,
-            Error::Panic(_) => Class::Bug,
+            Error::Panic(_) | Error::HotLoop { .. } => Class::Bug,
             Error::Other { class, .. } => *class,
         }
     }
@@ -126,6 +132,7 @@ impl Error {
             },
             Error::NotLeader { .. } => "NotLeader",
             Error::NotOurs { .. } => "NameTaken",
+            Error::HotLoop { .. } => "HotLoop",
             Error::Superseded { .. } => "Superseded",
             Error::Timeout(_) => "Timeout",
             Error::Panic(_) => "Panic",
@@ -150,6 +157,15 @@ impl Error {
     /// Whether the API server said that there is no such object.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Error::Api { source, .. } if status_of(source).is_some_and(|status| status.code == 404))
+    }
+
+    /// Whether the API server refused to change a field that cannot be changed. It has no reason of its own for
+    /// that, only these words.
+    pub fn is_immutable(&self) -> bool {
+        const WORDS: &[&str] = &["immutable", "may not change once set", "are forbidden"];
+        let Error::Api { source, .. } = self else { return false };
+        status_of(source)
+            .is_some_and(|status| status.code == 422 && WORDS.iter().any(|words| status.message.contains(words)))
     }
 
     /// Whether the API server said that somebody else was faster.

@@ -23,14 +23,20 @@ const LONGEST_BODY: usize = 16 << 10;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
+    /// The reconcile id, as in logs and traces.
     pub id: String,
+    /// When it started.
     pub at: Timestamp,
+    /// How long it took.
     #[serde(serialize_with = "milliseconds", rename = "tookMilliseconds")]
     pub took: Duration,
+    /// Why it ran.
     pub reasons: Vec<Wake>,
+    /// How it ended, in words.
     pub outcome: String,
     /// The class, if it failed.
     pub failed: Option<crate::Class>,
+    /// What it wrote, each with what it changed.
     pub writes: Vec<Written>,
     /// The plan, for reconcilers that make one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -86,6 +86,7 @@
 
 pub mod apply;
 pub mod cache;
+pub mod changes;
 pub mod client;
 pub mod clock;
 pub mod configuration;
@@ -99,6 +100,7 @@ pub mod kind;
 pub mod leader;
 pub mod manager;
 pub mod metrics;
+pub mod names;
 pub mod outcome;
 pub mod plan;
 pub mod queue;
@@ -118,7 +120,7 @@ pub use kind::{Kind, Metadata, Object, Scope, Typed};
 pub use leader::LeaderElection;
 pub use manager::{Manager, ManagerBuilder, ManagerOptions, Phase};
 pub use outcome::{Dependency, Outcome};
-pub use plan::{Action, Child, Cleanup, Deletion, Ownership, Plan, Prune, Severity};
+pub use plan::{Action, Child, Cleanup, Deletion, Ownership, Plan, Prune, Replace, Severity};
 pub use rbac::Rule;
 pub use reconciler::{Context, Operator, Reconciler};
 pub use writer::{Draft, Mode, Propagation, Verb, Writer};

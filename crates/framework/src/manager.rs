@@ -34,9 +34,13 @@ pub struct ManagerOptions {
     pub field_manager: String,
     /// This replica's name.
     pub identity: String,
+    /// Where it works.
     pub namespaces: Namespaces,
+    /// How the cache talks to the API server.
     pub cache: CacheSettings,
+    /// Where wall-clock time comes from.
     pub clock: Arc<dyn Clock>,
+    /// Whether writes are sent.
     pub mode: Mode,
     /// How long a shutdown waits for reconciles that run.
     pub drain: Duration,
@@ -289,6 +293,7 @@ impl Manager {
             queue: runtime.queue.clone(),
             history: runtime.history.clone(),
             root: runtime.root.clone(),
+            resync: runtime.resync_period(),
         };
         self.controllers.lock().push(runtime);
         self.handles.lock().push(handle.clone());

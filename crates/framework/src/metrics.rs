@@ -63,7 +63,7 @@ impl Metrics {
     }
 
     /// How many objects of a kind the cache holds, and their size as JSON.
-    pub(crate) fn cache_size(&self, kind: &Kind, objects: usize, bytes: u64) {
+    pub(crate) fn cache_size(&self, kind: &Kind, objects: usize, broken: usize, bytes: u64) {
         let resource = kind.resource();
         let labels = [("resource", resource.as_str())];
         self.registry
@@ -76,6 +76,13 @@ impl Metrics {
                 &labels,
             )
             .set(bytes as f64);
+        self.registry
+            .gauge(
+                "stead_cache_undecodable_objects",
+                "Objects that do not decode as their type.",
+                &labels,
+            )
+            .set(broken as f64);
     }
 
     /// A request to the API server has ended.

@@ -40,11 +40,28 @@ pub struct Plan {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Child {
+    /// Its kind.
     pub kind: Kind,
+    /// Its name; without a namespace it goes to the root's.
     pub key: Key,
     /// Only the fields that the operator cares about.
     pub object: Value,
+    /// How it belongs to its root.
     pub ownership: Ownership,
+    /// What happens when it cannot be changed as the plan wants.
+    pub replace: Replace,
+}
+
+/// What happens to a child of which a field shall change that cannot be changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Replace {
+    /// The server's refusal is reported, and a person decides.
+    #[default]
+    Never,
+    /// It is deleted and made anew, and an event says so. For children that hold nothing: Jobs, immutable
+    /// ConfigMaps.
+    WhenImmutable,
 }
 
 /// How a child belongs to its root.
@@ -85,17 +102,22 @@ pub enum Cleanup {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
+    /// Its kind.
     pub kind: Kind,
+    /// Its name.
     pub key: Key,
     /// Only the object with this UID: one that was created again under the name is another one.
     pub uid: String,
+    /// For the log, and for whoever reads the plan.
     pub why: String,
 }
 
 /// Something to do outside of the API, by name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Action {
+    /// What to do, in one word.
     pub name: String,
+    /// What it needs to know.
     pub input: Value,
 }
 
@@ -103,16 +125,20 @@ pub struct Action {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Note {
+    /// How bad it is.
     pub severity: Severity,
     /// One CamelCase word.
     pub reason: String,
+    /// A sentence.
     pub message: String,
 }
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Severity {
+    /// Good to know.
     Normal,
+    /// Somebody should look.
     Warning,
 }
 
@@ -151,6 +177,7 @@ impl Plan {
                 key: Key::of(&object),
                 object: value,
                 ownership,
+                replace: Replace::Never,
             }),
             Err(error) => self
                 .mistakes
@@ -166,7 +193,16 @@ impl Plan {
             key,
             object,
             ownership,
+            replace: Replace::Never,
         });
+        self
+    }
+
+    /// The child that was added last is deleted and made anew when a field of it cannot be changed.
+    pub fn replaceable(mut self) -> Self {
+        if let Some(child) = self.children.last_mut() {
+            child.replace = Replace::WhenImmutable;
+        }
         self
     }
 

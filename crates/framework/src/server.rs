@@ -133,5 +133,6 @@ fn describe(controller: &ControllerHandle, key: Option<&str>) -> Value {
         "nextInSeconds": due,
         "nextBecause": reasons,
         "failuresInARow": failures,
+        "resyncEverySeconds": controller.resync.map(|every| every.as_secs_f64()),
     })
 }

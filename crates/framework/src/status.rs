@@ -21,9 +21,27 @@ pub const CONTESTED: &str = "Contested";
 /// How far an object is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    Ready { reason: String, message: String },
-    Reconciling { reason: String, message: String },
-    Stalled { reason: String, message: String },
+    /// As the spec wants it.
+    Ready {
+        /// One CamelCase word.
+        reason: String,
+        /// A sentence.
+        message: String,
+    },
+    /// On its way there.
+    Reconciling {
+        /// One CamelCase word.
+        reason: String,
+        /// A sentence.
+        message: String,
+    },
+    /// Not getting there until a person does something.
+    Stalled {
+        /// One CamelCase word.
+        reason: String,
+        /// A sentence.
+        message: String,
+    },
 }
 
 /// Conditions under construction.
@@ -161,6 +179,18 @@ pub(crate) fn keep_transition_times(status: &mut Value, live: &Value) {
             condition["lastTransitionTime"] = old["lastTransitionTime"].clone();
         }
     }
+}
+
+/// A status without the times of its conditions: what it says, whenever it is said.
+pub(crate) fn timeless(status: &Value) -> Value {
+    let mut status = status.clone();
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if let Some(fields) = condition.as_object_mut() {
+            fields.remove("lastTransitionTime");
+        }
+    }
+    status
 }
 
 /// Whether two statuses say the same; a field that is null or missing is the same.

@@ -4,6 +4,7 @@
 //! cache has seen it and so that `/debug/reconciles` can show it; and in a dry run it is remembered only.
 
 use crate::cache::Revision;
+use crate::changes::{self, FieldChange};
 use crate::error::Error;
 use crate::key::Key;
 use crate::kind::{Kind, Typed};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 /// Whether writes are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
+    /// They are.
     #[default]
     Live,
     /// Everything runs but the writes; they are remembered as if they had been sent.
@@ -27,8 +29,11 @@ pub enum Mode {
 /// What happens to what an object owns when it is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
+    /// The object goes at once, what it owns is collected after it.
     Background,
+    /// What it owns goes first.
     Foreground,
+    /// What it owns stays.
     Orphan,
 }
 
@@ -36,10 +41,15 @@ pub enum Propagation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
+    /// A new object, or a post to a subresource.
     Create,
+    /// The whole object anew.
     Update,
+    /// Some fields.
     Patch,
+    /// Some fields, server-side, in our own name.
     Apply,
+    /// Gone.
     Delete,
 }
 
@@ -59,16 +69,24 @@ impl Verb {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Written {
+    /// What was done.
     pub verb: Verb,
+    /// To an object of which kind.
     pub kind: Kind,
+    /// Of which name.
     pub key: Key,
+    /// Or to a part of it, as `status`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subresource: Option<String>,
-    /// What was sent.
+    /// What was sent; the values of Secrets are not in it.
     pub body: Value,
+    /// What it changed, as far as the state before is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<FieldChange>,
     /// The object's revision after the write; the object as it was for a delete.
     #[serde(skip)]
     pub revision: Revision,
+    /// The object's UID.
     #[serde(skip)]
     pub uid: Option<String>,
 }
@@ -85,15 +103,22 @@ pub struct Writer {
 
 /// One write, before it is sent.
 pub struct Draft {
+    /// What to do.
     pub verb: Verb,
+    /// To an object of which kind.
     pub kind: Kind,
+    /// Of which name.
     pub key: Key,
+    /// Or to a part of it, as `status`.
     pub subresource: Option<&'static str>,
+    /// What to send.
     pub body: Value,
     /// Query parameters beyond those that follow from the verb.
     pub query: Vec<(&'static str, String)>,
     /// For patches: the media type.
     pub patch: Option<&'static str>,
+    /// The object before the write, if it is known: it shows what the write changed.
+    pub before: Option<Value>,
 }
 
 impl Draft {
@@ -107,7 +132,14 @@ impl Draft {
             body,
             query: Vec::new(),
             patch: None,
+            before: None,
         }
+    }
+
+    /// Says what the object was before the write.
+    pub fn before(mut self, object: Value) -> Self {
+        self.before = Some(object);
+        self
     }
 
     /// Writes a subresource, as `status`.
@@ -257,16 +289,43 @@ impl Writer {
             Mode::Live => self.request(&draft).await?,
         };
         let meta = &answer["metadata"];
+        let (revision, uid) = (
+            Revision::parse(meta["resourceVersion"].as_str().unwrap_or_default()),
+            meta["uid"].as_str().map(str::to_owned),
+        );
+        let mut changes = self.changes(&draft, &answer);
+        let mut body = draft.body;
+        changes::hide(&draft.kind, &mut body, &mut changes);
         self.log.lock().push(Written {
-            revision: Revision::parse(meta["resourceVersion"].as_str().unwrap_or_default()),
-            uid: meta["uid"].as_str().map(str::to_owned),
+            revision,
+            uid,
             verb: draft.verb,
             kind: draft.kind,
             key: draft.key,
             subresource: draft.subresource.map(str::to_owned),
-            body: draft.body,
+            body,
+            changes,
         });
         Ok(answer)
+    }
+
+    /// What a write changed. The answer is the truth, where there is one and the state before is known.
+    fn changes(&self, draft: &Draft, answer: &Value) -> Vec<FieldChange> {
+        let only = draft.subresource.unwrap_or_default();
+        match (draft.verb, &draft.before, self.mode) {
+            (Verb::Delete, ..) => Vec::new(),
+            // Everything of a new object is new: its body says it all.
+            (Verb::Create, ..) => Vec::new(),
+            (_, Some(before), Mode::Live) => {
+                let mut all = changes::between(before, answer);
+                // A projected root has less than the answer, but its status is whole.
+                let prefix = format!("/{only}");
+                all.retain(|change| only.is_empty() || change.field.starts_with(&prefix));
+                all
+            }
+            (Verb::Apply, None, _) => Vec::new(),
+            (_, before, _) => changes::asked(before.as_ref(), &draft.body),
+        }
     }
 
     async fn send_typed<K: DeserializeOwned>(&self, draft: Draft) -> Result<K, Error> {

@@ -3,7 +3,7 @@
 use super::{ROOT_ANNOTATION, ROOT_UID_LABEL};
 use crate::key::Key;
 use crate::kind::{Kind, Scope};
-use crate::plan::{Child, Ownership};
+use crate::plan::{Child, Ownership, Replace};
 use serde_json::{Value, json};
 
 /// The root, as far as its children care.
@@ -19,6 +19,7 @@ pub(crate) struct Desired {
     pub key: Key,
     pub object: Value,
     pub ownership: Ownership,
+    pub replace: Replace,
 }
 
 /// Completes a child: type, name, namespace, and the tie to its root.
@@ -72,6 +73,7 @@ pub(crate) fn complete(child: &Child, root: &RootFacts) -> Desired {
         key,
         object,
         ownership: child.ownership,
+        replace: child.replace,
     }
 }
 

@@ -6,10 +6,10 @@ use super::memory::{Fact, Memory, hash};
 use super::wars::Wars;
 use super::{ROOT_ANNOTATION, ROOT_UID_LABEL};
 use crate::controller::LiveObject;
-use crate::error::{Class, Error};
+use crate::error::Error;
 use crate::key::Key;
 use crate::kind::Kind;
-use crate::plan::{Deletion, Ownership, Plan, Prune};
+use crate::plan::{Deletion, Ownership, Plan, Prune, Replace};
 use crate::reconciler::Context;
 use crate::writer::{Draft, Propagation, Verb};
 use kube::core::ObjectMeta;
@@ -47,6 +47,8 @@ pub(crate) struct Report {
     pub conceded: Vec<String>,
     /// Children that wait to be gone before they can be made again.
     pub leaving: Vec<String>,
+    /// Children that were deleted because a field of them cannot be changed.
+    pub replaced: Vec<String>,
 }
 
 impl Executor<'_> {
@@ -102,7 +104,7 @@ impl Executor<'_> {
         match verdict {
             Verdict::Same => {}
             Verdict::Unsure | Verdict::Differs(_) if rendered => {}
-            Verdict::Unsure => return self.update(&desired, object, meta, wish).await,
+            Verdict::Unsure => return self.change(&desired, object, meta, live_json, report).await,
             Verdict::Differs(places) => {
                 if known.is_some() {
                     self.taken_back(&desired, &places, &mut object, report);
@@ -111,7 +113,7 @@ impl Executor<'_> {
                         return Ok(());
                     }
                 }
-                return self.update(&desired, object, meta, wish).await;
+                return self.change(&desired, object, meta, live_json, report).await;
             }
         }
         self.remember(&desired, meta.uid.clone(), meta.resource_version.clone(), wish, owned);
@@ -159,28 +161,53 @@ impl Executor<'_> {
         body["metadata"]["resourceVersion"] = json!(NEVER);
         let conceded = self.conceded(desired);
         remove_fields(&mut body, &conceded);
-        self.send(desired, body, wish).await
+        self.send(desired, body, None, wish).await
     }
 
-    async fn update(&self, desired: &Desired, object: Value, meta: &ObjectMeta, wish: u64) -> Result<(), Error> {
+    /// Changes a child, or replaces one that cannot be changed if the plan allows that.
+    async fn change(
+        &self,
+        desired: &Desired,
+        object: Value,
+        meta: &ObjectMeta,
+        live: Value,
+        report: &mut Report,
+    ) -> Result<(), Error> {
         let mut body = object;
         body["metadata"]["uid"] = json!(meta.uid);
         body["metadata"]["resourceVersion"] = json!(meta.resource_version);
-        self.send(desired, body, wish).await
+        let wish = hash(&desired.object);
+        match (self.send(desired, body, Some(live), wish).await, desired.replace) {
+            (Err(error), Replace::WhenImmutable) if error.is_immutable() => {
+                self.delete(&Deletion {
+                    kind: desired.kind.clone(),
+                    key: desired.key.clone(),
+                    uid: meta.uid.clone().unwrap_or_default(),
+                    why: "a field of it cannot be changed; it is made anew".to_owned(),
+                })
+                .await?;
+                let child = format!("{} {}", desired.kind, desired.key);
+                report.replaced.push(child.clone());
+                report.leaving.push(child);
+                Ok(())
+            }
+            (result, _) => result,
+        }
     }
 
-    async fn send(&self, desired: &Desired, body: Value, wish: u64) -> Result<(), Error> {
+    async fn send(&self, desired: &Desired, body: Value, before: Option<Value>, wish: u64) -> Result<(), Error> {
         self.must_be_current()?;
         let (kind, key) = (desired.kind.clone(), desired.key.clone());
         if self.experience.wars.is_loop(&kind, &key, wish, Instant::now()) {
             self.context.metrics.hot_loop(&self.context.controller);
-            return Err(Error::new(
-                Class::Bug,
-                format!("{kind} {key} was written the same way again and again; waiting before the next attempt"),
-            ));
+            return Err(Error::HotLoop {
+                kind: Box::new(kind),
+                key,
+            });
         }
         self.experience.memory.forget(&kind, &key);
-        let draft = Draft::new(Verb::Apply, kind.clone(), key.clone(), body);
+        let mut draft = Draft::new(Verb::Apply, kind.clone(), key.clone(), body);
+        draft.before = before;
         let answer = self.context.writer.send(draft).await?;
         self.experience.wars.wrote(&kind, &key, wish, Instant::now());
         let owned = hash(&owned_part(&answer, self.context.writer.manager()));

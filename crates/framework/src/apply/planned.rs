@@ -15,6 +15,7 @@ use crate::writer::{Draft, Verb};
 use kube::Resource;
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
+use tokio::time::Instant;
 
 /// An operator as a reconciler.
 pub(crate) struct Planned<O: Operator> {
@@ -131,6 +132,10 @@ impl<O: Operator> Run<'_, O> {
                 for note in &plan.events {
                     events.tell(about.clone(), note.severity, &note.reason, "Reconcile", &note.message);
                 }
+                for child in &report.replaced {
+                    let note = format!("{child} is deleted and made anew: a field of it cannot be changed");
+                    events.tell(about.clone(), Severity::Normal, "Replaced", "Apply", &note);
+                }
                 for field in &report.conceded {
                     let note = format!("{field} is set by another manager again and again; it is left alone");
                     events.tell(about.clone(), Severity::Warning, "FieldConflict", "Apply", &note);
@@ -170,7 +175,7 @@ impl<O: Operator> Run<'_, O> {
         }
         status::report_conceded(&mut status, &report.conceded, generation, now);
         let (kind, key) = (status_kind::<O>(), Key::of(&*self.root));
-        let wish = hash(&status);
+        let wish = hash(&status::timeless(&status));
         let root = self.root.clone();
         let meta = root.meta();
         let memory = &self.planned.experience.memory;
@@ -181,13 +186,17 @@ impl<O: Operator> Run<'_, O> {
         if known.is_some_and(unchanged) {
             return Ok(());
         }
-        let live = serde_json::to_value(&*self.root).unwrap_or_default();
-        let live = live.get("status").unwrap_or(&Value::Null);
+        let before = serde_json::to_value(&*self.root).unwrap_or_default();
+        let live = before.get("status").unwrap_or(&Value::Null);
         status::keep_transition_times(&mut status, live);
         if !status::same(&status, live) {
+            self.must_not_loop(&kind, &key, wish)?;
             let body = self.body(json!({ "status": status }));
-            let draft = Draft::new(Verb::Apply, Kind::of::<O::Root>(), key.clone(), body).subresource("status");
+            let draft = Draft::new(Verb::Apply, Kind::of::<O::Root>(), key.clone(), body)
+                .subresource("status")
+                .before(before);
             let answer = self.context.writer.send(draft).await?;
+            self.planned.experience.wars.wrote(&kind, &key, wish, Instant::now());
             self.advance(&answer);
         }
         if let (Some(uid), Some(version)) = (meta.uid.clone(), self.version.clone()) {
@@ -200,6 +209,25 @@ impl<O: Operator> Run<'_, O> {
             memory.keep(&kind, &key, fact);
         }
         Ok(())
+    }
+
+    /// The same status again and again: somebody else writes it too, or it never comes to rest.
+    fn must_not_loop(&self, kind: &Kind, key: &Key, wish: u64) -> Result<(), Error> {
+        let (wars, now) = (&self.planned.experience.wars, Instant::now());
+        if !wars.is_loop(kind, key, wish, now) {
+            return Ok(());
+        }
+        self.context.metrics.hot_loop(&self.context.controller);
+        let error = Error::HotLoop {
+            kind: Box::new(Kind::of::<O::Root>()),
+            key: key.clone(),
+        };
+        let about = self.root.object_ref(&());
+        let note = error.to_string();
+        self.context
+            .events()
+            .tell(about, Severity::Warning, error.reason(), "WriteStatus", &note);
+        Err(error)
     }
 
     async fn add_finalizer(&mut self, finalizer: &str) -> Result<(), Error> {

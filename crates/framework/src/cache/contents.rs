@@ -16,6 +16,8 @@ pub(super) struct Contents<K> {
     pub by_owner: HashMap<Box<str>, HashSet<Key>>,
     pub tables: Vec<Table<K>>,
     pub broken: HashMap<Key, Undecodable>,
+    /// Keys that became unreadable and that nobody has been told of.
+    pub newly_broken: Vec<Key>,
     pub bytes: u64,
 }
 
@@ -32,6 +34,7 @@ impl<K> Default for Contents<K> {
             by_owner: HashMap::new(),
             tables: Vec::new(),
             broken: HashMap::new(),
+            newly_broken: Vec::new(),
             bytes: 0,
         }
     }
@@ -99,6 +102,7 @@ impl<K: Object> Contents<K> {
         // The last readable state stays out of sight: acting on a spec that the user has replaced is worse
         // than not acting.
         self.take(&broken.key);
+        self.newly_broken.push(broken.key.clone());
         self.broken.insert(
             broken.key,
             Undecodable {

@@ -35,6 +35,8 @@ struct Shared<K> {
     state: RwLock<Contents<K>>,
     /// Locked before `state`, and while handlers run, so that a new handler sees each object exactly once.
     handlers: RwLock<Vec<Handler<K>>>,
+    /// Told of objects that cannot be read.
+    broken_handlers: RwLock<Vec<BrokenHandler>>,
     /// The revision up to which everything was seen; readers may wait on it.
     seen: watch::Sender<Revision>,
     /// The same for each namespace that has a watch of its own: the slowest one counts.
@@ -47,14 +49,19 @@ struct Shared<K> {
 }
 
 type Handler<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
+type BrokenHandler = Arc<dyn Fn(&Key) + Send + Sync>;
 
 /// Something happened to an object in the cache.
 pub enum Change<K> {
     /// It was there when the cache was filled, or when the handler was added.
     Listed(Arc<K>),
+    /// It appeared.
     Created(Arc<K>),
+    /// It changed.
     Updated {
+        /// The state before.
         old: Arc<K>,
+        /// The state now.
         new: Arc<K>,
     },
     /// The last known state of an object that is gone.
@@ -74,8 +81,11 @@ impl<K> Change<K> {
 /// An object that does not decode as its type. It alone is affected.
 #[derive(Clone, Debug)]
 pub struct Undecodable {
+    /// Its UID, as far as its metadata could be read.
     pub uid: Option<String>,
+    /// Its revision.
     pub revision: Revision,
+    /// What is wrong with it.
     pub message: String,
 }
 
@@ -86,6 +96,7 @@ impl<K: Object> Store<K> {
                 kind,
                 state: RwLock::new(Contents::default()),
                 handlers: RwLock::default(),
+                broken_handlers: RwLock::default(),
                 seen: watch::Sender::new(Revision::default()),
                 seen_in: Mutex::default(),
                 unsynced: AtomicUsize::new(1),
@@ -245,6 +256,21 @@ impl<K: Object> Store<K> {
         handlers.push(Arc::new(handler));
     }
 
+    /// Calls a function for every object that cannot be read, now and from now on.
+    pub(crate) fn subscribe_broken(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
+        let mut handlers = self.shared.broken_handlers.write();
+        for key in self.shared.state.read().broken.keys() {
+            handler(key);
+        }
+        handlers.push(Arc::new(handler));
+    }
+
+    fn tell_broken(&self, keys: &[Key]) {
+        for handler in self.shared.broken_handlers.read().iter() {
+            keys.iter().for_each(|key| handler(key));
+        }
+    }
+
     pub(super) fn expect_parts(&self, parts: usize) {
         self.shared.unsynced.store(parts, Ordering::SeqCst);
         if parts == 0 {
@@ -291,7 +317,7 @@ impl<K: Object> Store<K> {
     pub(super) fn replace(&self, namespace: Option<&str>, items: Vec<Decoded<K>>) {
         let handlers = self.shared.handlers.read();
         let mut changes = Vec::new();
-        {
+        let broken = {
             let mut state = self.shared.state.write();
             let mut gone: HashSet<Key> = match namespace {
                 None => state.objects.keys().cloned().collect(),
@@ -308,8 +334,10 @@ impl<K: Object> Store<K> {
                 state.delete(&key, &mut changes);
             }
             self.measure(&state);
-        }
+            std::mem::take(&mut state.newly_broken)
+        };
         notify(&handlers, &changes);
+        self.tell_broken(&broken);
     }
 
     pub(super) fn put(&self, item: Decoded<K>) {
@@ -328,18 +356,21 @@ impl<K: Object> Store<K> {
     fn change(&self, act: impl FnOnce(&mut Contents<K>, &mut Vec<Change<K>>)) {
         let handlers = self.shared.handlers.read();
         let mut changes = Vec::new();
-        {
+        let broken = {
             let mut state = self.shared.state.write();
             act(&mut state, &mut changes);
             self.measure(&state);
-        }
+            std::mem::take(&mut state.newly_broken)
+        };
         notify(&handlers, &changes);
+        self.tell_broken(&broken);
     }
 
     fn measure(&self, state: &Contents<K>) {
+        let (objects, broken) = (state.objects.len(), state.broken.len());
         self.shared
             .metrics
-            .cache_size(&self.shared.kind, state.objects.len(), state.bytes);
+            .cache_size(&self.shared.kind, objects, broken, state.bytes);
     }
 }
 

@@ -78,13 +78,19 @@ impl<K: Typed> Source<K> {
         let Source { watch, predicate, .. } = self;
         Box::new(move |cache, queue| {
             let store = cache.watch(watch);
-            let queue = queue.clone();
+            let (queue, connected) = (queue.clone(), queue.clone());
             let kind = store.kind().clone();
             store.subscribe(move |change| {
                 if predicate.as_ref().is_none_or(|accepts| accepts(change)) {
                     let (class, wake) = root_wake(&kind, change);
                     queue.add(Key::of(&**change.object()), class, wake);
                 }
+            });
+            let (unreadable, of) = (connected.clone(), store.kind().to_string());
+            store.subscribe_broken(move |key| {
+                // It is run, and fails with what is wrong: that is how anybody hears of it.
+                let (kind, key) = (of.clone(), key.clone());
+                unreadable.add(key.clone(), Class::Normal, Wake::Updated { kind, key });
             });
             let (keys, broken) = (store.clone(), store);
             Connected {
@@ -94,9 +100,7 @@ impl<K: Typed> Source<K> {
                     keys.for_each(|key, _| all.push(key.clone()));
                     all
                 })),
-                undecodable: Some(Arc::new(move |key| {
-                    broken.undecodable(key).map(|broken| broken.message)
-                })),
+                undecodable: Some(Arc::new(move |key| broken.undecodable(key))),
             }
         })
     }

@@ -14,10 +14,12 @@ use crate::kind::Kind;
 use crate::leader::Fence;
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::outcome::Outcome;
+use crate::plan::Severity;
 use crate::queue::{Job, Queue, Verdict, Wake};
 use crate::reconciler::{AnyReconciler, Context};
 use crate::writer::Writer;
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 /// How soon a key that waits for the cache is looked at again, if no event wakes it before.
@@ -126,7 +129,7 @@ impl Runtime {
     /// Works until `stop`, then lets what runs finish. The manager gives up waiting at its own deadline.
     pub async fn run(self, stop: CancellationToken) {
         let mut running = JoinSet::new();
-        let resync = tokio::spawn(self.clone().resync(stop.clone()));
+        let _resync = AbortOnDropHandle::new(tokio::spawn(self.clone().resync(stop.clone())));
         while !stop.is_cancelled() {
             while running.len() >= self.options.concurrency {
                 running.join_next().await;
@@ -148,13 +151,17 @@ impl Runtime {
                 }
             }
         }
-        resync.abort();
         while running.join_next().await.is_some() {}
     }
 
     /// One run of one key.
     async fn work(self, job: Job) {
         let key = job.key.clone();
+        let mut ending = Ending {
+            queue: &self.queue,
+            key: &key,
+            verdict: Verdict::Failed { not_before: None },
+        };
         let id = self.runs.fetch_add(1, Ordering::Relaxed);
         let context = self.context_for(&job, id);
         let (at, started) = (context.now(), Instant::now());
@@ -171,7 +178,7 @@ impl Runtime {
         self.metrics.active.add(-1.0);
         self.metrics.finished(took, result.as_ref().err());
         span.in_scope(|| self.log(&result, took));
-        let verdict = self.judge(&result);
+        ending.verdict = self.judge(&result);
         self.history.record(
             &key,
             Run {
@@ -185,20 +192,12 @@ impl Runtime {
                 plan: context.plan.lock().take(),
             },
         );
-        self.queue.done(&key, verdict);
     }
 
     async fn attempt(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
-        if let Some(message) = self.undecodable.iter().find_map(|find| find(key)) {
-            let kind = self
-                .root
-                .clone()
-                .unwrap_or_else(Kind::of::<k8s_openapi::api::core::v1::ConfigMap>);
-            return Err(Error::Undecodable {
-                kind: Box::new(kind),
-                key: key.clone(),
-                message,
-            });
+        let broken = self.undecodable.iter().find_map(|find| find(key));
+        if let (Some(broken), Some(kind)) = (broken, &self.root) {
+            return Err(self.report_undecodable(kind, key, broken));
         }
         // Lost leadership ends the run at its next await: whoever leads now may be at work already.
         let guarded = AssertUnwindSafe(self.reconciler.run(context, key)).catch_unwind();
@@ -218,6 +217,33 @@ impl Runtime {
                 }
             },
         }
+    }
+
+    /// The object's own status cannot be written without knowing what it holds, so people hear of it by an event.
+    fn report_undecodable(&self, kind: &Kind, key: &Key, broken: crate::cache::Undecodable) -> Error {
+        let about = ObjectReference {
+            api_version: Some(kind.api_version()),
+            kind: Some(kind.kind.to_string()),
+            namespace: key.namespace().map(str::to_owned),
+            name: Some(key.name().to_owned()),
+            uid: broken.uid,
+            ..ObjectReference::default()
+        };
+        let error = Error::Undecodable {
+            kind: Box::new(kind.clone()),
+            key: key.clone(),
+            message: broken.message,
+        };
+        let (reason, note) = (error.reason(), error.to_string());
+        self.context
+            .events
+            .tell(about, Severity::Warning, reason, "Reconcile", &note);
+        error
+    }
+
+    /// How often every root is looked at without any event.
+    pub fn resync_period(&self) -> Option<Duration> {
+        self.options.resync
     }
 
     fn judge(&self, result: &Result<Outcome, Error>) -> Verdict {
@@ -286,6 +312,20 @@ impl Runtime {
                 }
             }
         }
+    }
+}
+
+/// Gives a key back when its run is over, however it ends: a run that is cancelled at the end of the drain must
+/// not leave a key that this process never looks at again.
+struct Ending<'a> {
+    queue: &'a Queue,
+    key: &'a Key,
+    verdict: Verdict,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.queue.done(self.key, self.verdict);
     }
 }
 

@@ -1,14 +1,16 @@
 //! The order in which things start, and stop.
 
 use super::Manager;
-use crate::leader::Election;
+use crate::cache::Cache;
+use crate::leader::{Election, Fence};
 use crate::server::{self, Facts};
 use crate::webhook::{self, Keeper, Reloading};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// How long the start waits for the first certificate of the webhooks.
 const CERTIFICATE_WAIT: Duration = Duration::from_secs(10);
@@ -26,6 +28,7 @@ pub enum Phase {
     /// Leadership before controllers, and given back after they have drained: two must never work at the same
     /// time.
     Leader,
+    /// Controllers last: everything that they use is there.
     Controllers,
 }
 
@@ -43,8 +46,11 @@ impl Phase {
 impl Manager {
     /// Runs everything until `shutdown` is ready, then drains. A leader that loses its Lease stops working and
     /// becomes a standby again, with its caches warm.
+    ///
+    /// Dropping the future ends everything that it started, at once and without a word to anybody, as a crash
+    /// would: the Lease is not given back.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), crate::Error> {
-        let mut running = Running::default();
+        let mut running = Running::new(&self);
         let working = async {
             for phase in [Phase::Probes, Phase::Webhooks, Phase::Caches] {
                 self.start(phase, &mut running).await;
@@ -87,7 +93,8 @@ impl Manager {
                         self.options.clock.clone(),
                         self.metrics.clone(),
                     );
-                    running.election = Some(tokio::spawn(election.run(running.stop_election.clone())));
+                    let task = tokio::spawn(election.run(running.stop_election.clone()));
+                    running.election = Some(AbortOnDropHandle::new(task));
                 }
                 self.fence.won().await;
             }
@@ -186,14 +193,43 @@ impl Manager {
     }
 }
 
-/// What runs.
-#[derive(Default)]
+/// What runs. When it is dropped, nothing of it goes on: a manager whose future is gone must not renew a Lease.
 struct Running {
+    cache: Cache,
+    fence: Fence,
     stop_controllers: CancellationToken,
     stop_election: CancellationToken,
     stop_servers: CancellationToken,
     stop_webhooks: CancellationToken,
     controllers: JoinSet<()>,
-    election: Option<JoinHandle<()>>,
+    election: Option<AbortOnDropHandle<()>>,
     background: JoinSet<()>,
+}
+
+impl Running {
+    fn new(manager: &Manager) -> Self {
+        Running {
+            cache: manager.cache.clone(),
+            fence: manager.fence.clone(),
+            stop_controllers: CancellationToken::new(),
+            stop_election: CancellationToken::new(),
+            stop_servers: CancellationToken::new(),
+            stop_webhooks: CancellationToken::new(),
+            controllers: JoinSet::new(),
+            election: None,
+            background: JoinSet::new(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The sets and the election abort their tasks by themselves. Connections that were accepted, and the
+        // cache's watches, are tasks of their own and listen to these.
+        self.fence.close();
+        self.cache.end();
+        for stop in [&self.stop_controllers, &self.stop_servers, &self.stop_webhooks] {
+            stop.cancel();
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub enum Next {
 }
 
 /// How the work on a key ended, as far as the queue cares.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Done; failures are forgotten.
     Settled,
