@@ -1,4 +1,4 @@
-//! An API server in the same process: a few milliseconds to start, nothing to clean up.
+//! An API server in the same process, on the machine's own clock: a few milliseconds to start, nothing to clean up.
 
 use kube::Client;
 use stead_apiserver::catalogue::Catalogue;
@@ -6,7 +6,7 @@ use stead_apiserver::environment::Environment;
 use stead_apiserver::server::{ApiServer, Config};
 use stead_apiserver::store::{History, Store, StoreError};
 
-/// A client of a new, empty API server that lives as long as its clients.
+/// A client of a new, empty API server that lives as long as its clients. [`Cluster`](crate::Cluster) can do more.
 pub async fn client() -> Result<Client, StoreError> {
     let environment = Environment::real();
     let store = Store::in_memory(environment.clock.clone(), History::default());

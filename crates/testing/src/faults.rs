@@ -15,6 +15,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 type AnyBody = UnsyncBoxBody<Bytes, tower::BoxError>;
 
@@ -29,6 +30,11 @@ pub enum Fault {
     Refuse(Refusal),
     /// It reaches the server late.
     Delay(Duration),
+    /// It left the process before something happened to the process, and reaches the server after so long whether or
+    /// not anybody waits for the answer: bytes in a socket's buffer are not taken back.
+    Late(Duration),
+    /// The server does what it asks twice, as when a proxy repeats a request whose answer it did not see.
+    Double,
     /// Nothing ever comes back, and the connection stays open.
     Silence,
     /// A watch is answered by one error event, as after a compaction.
@@ -38,19 +44,30 @@ pub enum Fault {
 /// An answer in the server's place.
 #[derive(Clone, Debug)]
 pub struct Refusal {
+    /// The HTTP status.
     pub code: u16,
+    /// The `reason` of the Status.
     pub reason: &'static str,
+    /// The `message` of the Status.
     pub message: String,
+    /// When to come back, in seconds.
     pub retry_after: Option<u32>,
 }
 
 /// One request, as it was sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
+    /// When it was sent.
+    pub at: Instant,
+    /// Its method.
     pub method: Method,
+    /// The path of its URL.
     pub path: String,
+    /// The query of its URL.
     pub query: String,
+    /// What it carries.
     pub body: Bytes,
+    /// Who says to send it: the User-Agent.
     pub agent: String,
     /// What came back; none while it is under way or if nothing did.
     pub code: Option<u16>,
@@ -90,10 +107,17 @@ pub struct Faults {
 
 struct Shared {
     rules: Mutex<Vec<Rule>>,
-    log: Mutex<Vec<Sent>>,
+    log: Mutex<Log>,
     /// Resources whose watches deliver nothing.
     frozen: watch::Sender<HashSet<String>>,
     cut: watch::Sender<Link>,
+}
+
+/// What was sent, numbered from the first request on; numbers stay right when the beginning is forgotten.
+#[derive(Default)]
+struct Log {
+    forgotten: usize,
+    entries: Vec<Sent>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -157,7 +181,7 @@ impl Faults {
 
     /// Everything that was sent.
     pub fn sent(&self) -> Vec<Sent> {
-        self.shared.log.lock().clone()
+        self.shared.log.lock().entries.clone()
     }
 
     /// The writes that the server accepted; events and leases aside, which are not the operator's work.
@@ -172,16 +196,23 @@ impl Faults {
 
     /// Forgets what was sent.
     pub fn forget(&self) {
-        self.shared.log.lock().clear();
+        let mut log = self.shared.log.lock();
+        log.forgotten += log.entries.len();
+        log.entries.clear();
     }
 }
 
 impl Shared {
-    async fn send(&self, client: Client, request: Request<Body>) -> Result<Response<AnyBody>, tower::BoxError> {
+    async fn send(
+        self: &Arc<Self>,
+        client: Client,
+        request: Request<Body>,
+    ) -> Result<Response<AnyBody>, tower::BoxError> {
         let (parts, body) = request.into_parts();
         let bytes = body.collect().await?.to_bytes();
         let agent = parts.headers.get(http::header::USER_AGENT);
         let sent = Sent {
+            at: Instant::now(),
             method: parts.method.clone(),
             path: parts.uri.path().to_owned(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
@@ -194,27 +225,34 @@ impl Shared {
         };
         let number = {
             let mut log = self.log.lock();
-            log.push(sent.clone());
-            log.len() - 1
+            log.entries.push(sent.clone());
+            log.forgotten + log.entries.len() - 1
         };
         let request = Request::from_parts(parts, Body::from(bytes));
         let mut cut = self.cut.subscribe();
         let response = tokio::select! {
-            response = self.deliver(client, request, &sent) => response?,
+            response = self.deliver(client, request, &sent, number) => response?,
             // The sender lives as long as `self`.
             _ = cut.wait_for(|link| *link == Link::Cut) => return Err("the connection is cut".into()),
         };
-        if let Some(entry) = self.log.lock().get_mut(number) {
-            entry.code = Some(response.status().as_u16());
-        }
+        self.answered(number, response.status().as_u16());
         Ok(response)
     }
 
+    fn answered(&self, number: usize, code: u16) {
+        let mut log = self.log.lock();
+        let position = number.checked_sub(log.forgotten);
+        if let Some(entry) = position.and_then(|position| log.entries.get_mut(position)) {
+            entry.code = Some(code);
+        }
+    }
+
     async fn deliver(
-        &self,
+        self: &Arc<Self>,
         client: Client,
         request: Request<Body>,
         sent: &Sent,
+        number: usize,
     ) -> Result<Response<AnyBody>, tower::BoxError> {
         match self.fault_for(sent) {
             None => {}
@@ -225,6 +263,10 @@ impl Shared {
             }
             Some(Fault::Refuse(refusal)) => return refusal.answer(),
             Some(Fault::Delay(delay)) => tokio::time::sleep(delay).await,
+            Some(Fault::Late(delay)) => return self.deliver_late(client, request, delay, number).await,
+            Some(Fault::Double) => {
+                client.send(repeated(&request, sent)?).await?;
+            }
             Some(Fault::Silence) => return std::future::pending().await,
             Some(Fault::Expire) => return expired(),
         }
@@ -233,6 +275,25 @@ impl Shared {
             true => response.map(|body| self.freezable(body, sent)),
             false => response.map(|body| body.map_err(Into::into).boxed_unsync()),
         })
+    }
+
+    /// Delivers in a task of its own, which nobody's cancellation reaches.
+    async fn deliver_late(
+        self: &Arc<Self>,
+        client: Client,
+        request: Request<Body>,
+        delay: Duration,
+        number: usize,
+    ) -> Result<Response<AnyBody>, tower::BoxError> {
+        let shared = self.clone();
+        let delivered = tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            let response = client.send(request).await?;
+            shared.answered(number, response.status().as_u16());
+            Ok::<_, kube::Error>(response)
+        });
+        let response = delivered.await??;
+        Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
     }
 
     fn fault_for(&self, sent: &Sent) -> Option<Fault> {
@@ -288,6 +349,17 @@ impl Refusal {
         }
         answer(self.code, status.to_string())
     }
+}
+
+/// The same request once more.
+fn repeated(request: &Request<Body>, sent: &Sent) -> Result<Request<Body>, tower::BoxError> {
+    let mut again = Request::builder()
+        .method(request.method().clone())
+        .uri(request.uri().clone());
+    for (name, value) in request.headers() {
+        again = again.header(name, value);
+    }
+    Ok(again.body(Body::from(sent.body.clone()))?)
 }
 
 fn expired() -> Result<Response<AnyBody>, tower::BoxError> {
