@@ -2,6 +2,7 @@
 
 mod bench;
 mod conformance;
+mod definitions;
 mod kubernetes;
 mod schemas;
 mod test;
@@ -21,6 +22,8 @@ struct Args {
 enum Chore {
     /// Check the rules of the tree: file length, dependency direction, purity, forbidden words
     Tidy,
+    /// Check that our custom resources accept and keep everything that the last release did
+    Definitions,
     /// Run every check and test, with all set-up they need
     Test,
     /// Build the real control plane and its tools from the Go module registry, and print where they are
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
     }
     let result = match arguments.chore {
         Chore::Tidy => tidy::run(),
+        Chore::Definitions => definitions::run(),
         Chore::Test => test::run(),
         Chore::Kubernetes { names } => kubernetes::run(&names),
         Chore::Schemas => schemas::run(),

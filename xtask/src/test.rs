@@ -3,7 +3,7 @@
 //! The README names this command and CI runs the same one. Every step is a line of the closing table; a step
 //! that cannot run here says why in a line of its own and never counts as passed.
 
-use crate::{conformance, kubernetes, tidy};
+use crate::{conformance, definitions, kubernetes, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,6 +20,7 @@ enum End {
 pub fn run() -> Result<()> {
     let mut table = Table::default();
     table.step("tidy", || tidy::run().map(|()| End::Passed));
+    table.step("definitions", || definitions::run().map(|()| End::Passed));
     table.step("rustfmt", || cargo(&["fmt", "--all", "--check"]));
     table.step("clippy", || {
         cargo(&[

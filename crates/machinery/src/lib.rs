@@ -4,6 +4,7 @@
 //! with what is there by the same rules. It does no I/O and knows no kind by name.
 
 pub mod apply;
+pub mod compatibility;
 pub mod conditions;
 pub mod cron;
 pub mod field;
