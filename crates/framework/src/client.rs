@@ -10,6 +10,7 @@ use kube::Client;
 use kube::client::Body;
 use std::sync::Arc;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 /// Wraps a client, so that its writes are fenced and its requests are measured.
 pub fn wrap(client: Client, fence: Fence, metrics: Metrics, user_agent: Option<HeaderValue>) -> Client {
@@ -43,14 +44,20 @@ impl Wrapped {
         let verb = verb(&method, request.uri());
         let host = request.uri().host().unwrap_or("kubernetes").to_owned();
         let started = Instant::now();
+        let path = request.uri().path();
+        let span = tracing::info_span!("request", %method, path, code = tracing::field::Empty);
         let result = match is_write(&method) {
-            true => self.send_as_leader(request).await,
-            false => self.client.send(request).await.map_err(tower::BoxError::from),
+            true => self.send_as_leader(request).instrument(span.clone()).await,
+            false => {
+                let sent = self.client.send(request).instrument(span.clone());
+                sent.await.map_err(tower::BoxError::from)
+            }
         };
         let code = match &result {
             Ok(response) => response.status().as_str().to_owned(),
             Err(_) => "<error>".to_owned(),
         };
+        span.record("code", code.as_str());
         self.metrics
             .request(method.as_str(), verb, &host, &code, started.elapsed());
         result

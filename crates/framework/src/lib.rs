@@ -84,6 +84,8 @@
 //! # }
 //! ```
 
+#![warn(missing_docs)]
+
 pub mod apply;
 pub mod cache;
 pub mod changes;
@@ -108,6 +110,8 @@ pub mod rbac;
 pub mod reconciler;
 mod server;
 pub mod status;
+#[cfg(feature = "otel")]
+pub mod telemetry;
 pub mod webhook;
 pub mod writer;
 

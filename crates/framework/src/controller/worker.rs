@@ -170,13 +170,24 @@ impl Runtime {
         for reason in &job.reasons {
             self.metrics.woken(reason.label());
         }
-        let span = tracing::info_span!("reconcile", controller = %self.name, %key, reconcile_id = context.id());
+        let span = tracing::info_span!(
+            "reconcile",
+            controller = %self.name,
+            %key,
+            reconcile_id = context.id(),
+            outcome = tracing::field::Empty,
+            error = tracing::field::Empty,
+        );
         let result = self.attempt(&context, &key).instrument(span.clone()).await;
         let took = started.elapsed();
         let written = context.writer.written();
         self.gate.expect(&key, &written, Instant::now());
         self.metrics.active.add(-1.0);
         self.metrics.finished(took, result.as_ref().err());
+        match &result {
+            Ok(outcome) => span.record("outcome", tracing::field::display(outcome)),
+            Err(error) => span.record("error", tracing::field::display(error)),
+        };
         span.in_scope(|| self.log(&result, took));
         ending.verdict = self.judge(&result);
         self.history.record(
