@@ -1,4 +1,5 @@
 //! `cargo xtask bench api`: our API server and the real one, the same work, the same client, side by side.
+//! `cargo xtask bench framework`: the framework's hot parts alone.
 //!
 //! It prints a table and asserts nothing: a timed test fails on a busy machine, a table of ratios is still read
 //! with sense. Processor time comes first, because it is what noise disturbs least.
@@ -18,6 +19,8 @@ use std::process::Command;
 pub enum Bench {
     /// The API server against kube-apiserver with etcd, both durable
     Api(Options),
+    /// The framework's queue, cache and reconciles, each for itself
+    Framework,
 }
 
 #[derive(clap::Args)]
@@ -46,7 +49,10 @@ pub struct Options {
 }
 
 pub fn run(bench: Bench) -> Result<()> {
-    let Bench::Api(options) = bench;
+    let options = match bench {
+        Bench::Framework => return framework(),
+        Bench::Api(options) => options,
+    };
     if cfg!(debug_assertions) {
         return run_optimised();
     }
@@ -70,6 +76,17 @@ pub fn run(bench: Bench) -> Result<()> {
     };
     print!("{}", table::render(&plan, &our_results, theirs.as_ref()));
     Ok(())
+}
+
+/// The framework's own measurements: they need nothing but the crate.
+fn framework() -> Result<()> {
+    let status = Command::new("cargo")
+        .args(["bench", "--quiet", "-p", "stead", "--bench", "framework"])
+        .status()?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("the benchmark ended with {status}"),
+    }
 }
 
 /// Runs this same command optimised: a client that is slow itself measures itself.
