@@ -3,6 +3,7 @@
 mod completions;
 mod connection;
 mod down;
+mod explain;
 mod image;
 mod manifests;
 mod node;
@@ -49,6 +50,7 @@ enum Command {
     Node(node::Arguments),
     Image(image::Arguments),
     Status(status::Arguments),
+    Explain(explain::Arguments),
     Rollback(rollback::Arguments),
     Completions(completions::Arguments),
 }
@@ -67,6 +69,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Node(arguments) => node::run(arguments),
         Command::Image(arguments) => image::run(arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Rollback(arguments) => rollback::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };

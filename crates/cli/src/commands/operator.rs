@@ -14,9 +14,13 @@ use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use stead::configuration::{self, Configuration, LogFormat, Overrides};
+use stead::telemetry::{self, Exporter};
 use stead::webhook::{Target, WebhookOptions};
 use stead::{Manager, ManagerBuilder};
 use stead_webapp::WebAppOperator;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The name of the operator, its Lease, its Service and its objects.
 pub const NAME: &str = "stead-operator";
@@ -24,7 +28,7 @@ pub const NAME: &str = "stead-operator";
 const OWN_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 /// Asked for by nobody, so taken only if they are free.
 const METRICS: &str = "127.0.0.1:8080";
-const PROBES: &str = "127.0.0.1:8081";
+pub const PROBES: &str = "127.0.0.1:8081";
 
 /// Run the operators alone, on the cluster that KUBECONFIG or the in-cluster account names
 #[derive(Args)]
@@ -77,7 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         said.health_probe_bind_address.is_some(),
     );
     let settings = Configuration::new(said, &namespace).hint("`stead operator --help` shows what is possible")?;
-    start_logging(settings.log_format);
+    let exporter = start_logging(settings.log_format)?;
     let addresses = Addresses {
         metrics: match metrics_said {
             true => Wish::Said(settings.metrics),
@@ -88,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             false => Wish::Usual(PROBES),
         },
     };
-    connection::block_on(serve(settings, addresses, namespace))
+    connection::block_on(serve(settings, addresses, namespace, exporter))
 }
 
 /// Where to listen.
@@ -104,8 +108,15 @@ struct Addresses {
     probes: Wish,
 }
 
-async fn serve(settings: Configuration, addresses: Addresses, namespace: String) -> Result<()> {
+async fn serve(
+    settings: Configuration,
+    addresses: Addresses,
+    namespace: String,
+    exporter: Option<Exporter>,
+) -> Result<()> {
     let stop = connection::stop_on_signal()?;
+    let drained = CancellationToken::new();
+    let traces = exporter.map(|exporter| tokio::spawn(exporter.run(drained.clone().cancelled_owned())));
     let config = connection::configuration().await?;
     let server = config.cluster_url.to_string();
     let client = connection::client(config)?;
@@ -139,6 +150,12 @@ async fn serve(settings: Configuration, addresses: Addresses, namespace: String)
     let watching = tokio::spawn(lookout.run(stop.clone()));
     let outcome = manager.run(stop.cancelled_owned()).await.context("the operator failed");
     watching.abort();
+    // The spans of the last runs are sent too.
+    drained.cancel();
+    if let Some(traces) = traces {
+        // A collector that is down holds nobody up for long, and a task that panicked has nothing to say.
+        let _ = traces.await;
+    }
     outcome
 }
 
@@ -225,17 +242,33 @@ fn own_namespace() -> String {
         .unwrap_or_else(|| "default".to_owned())
 }
 
-fn start_logging(format: LogFormat) {
+/// Lines on standard error, and traces to a collector if the environment names one.
+fn start_logging(format: LogFormat) -> Result<Option<Exporter>> {
     let filter = tracing_subscriber::EnvFilter::try_from_env("STEAD_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(colours);
-    // Somebody may have started it before; then their choice stands.
-    let _ = match format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    let traces = telemetry::Settings::from_environment(NAME, |name| std::env::var(name).ok());
+    let (layer, exporter) = match traces {
+        None => (None, None),
+        Some(settings) => {
+            let (layer, exporter) = telemetry::layer(settings, stead::clock::system())
+                .context("OTEL_EXPORTER_OTLP_ENDPOINT")
+                .hint("name a collector as http://HOST:4318, or remove the variable")?;
+            (Some(layer), Some(exporter))
+        }
+    };
+    // Somebody may have started it before; then their choice stands.
+    let _ = tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
+        .with(layer)
+        .try_init();
+    Ok(exporter)
 }

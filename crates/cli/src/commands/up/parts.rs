@@ -90,7 +90,12 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
     if wanted(Part::Operators) {
         let client = client_of(gate, "system:stead:operators");
         install_definitions(&client).await?;
-        let manager = Manager::builder(client).build();
+        let mut builder = Manager::builder(client);
+        // `stead explain` asks there. Of several clusters on a machine the first is asked.
+        if let Ok(listener) = std::net::TcpListener::bind(crate::commands::operator::PROBES) {
+            builder = builder.probes(listener);
+        }
+        let manager = builder.build();
         stead_webapp::WebAppOperator::add_to(&manager);
         run(&mut running, "operators", manager, stop);
     }

@@ -1,0 +1,114 @@
+//! `stead explain`: why an operator did what it did to an object, and when it looks again.
+//!
+//! The operator remembers it and tells those on its own machine. This command asks there, or reaches an operator in
+//! the cluster the way `kubectl port-forward` does.
+
+mod ask;
+mod render;
+
+use crate::commands::{connection, operator};
+use crate::failure::Hint;
+use crate::terminal::{Line, say, tell};
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use std::net::SocketAddr;
+
+/// Show why an operator did what it did to an object, what it wrote, and when it looks again and why
+#[derive(Args)]
+#[command(after_help = "Examples:
+  stead explain webapp shop
+  stead explain webapp shop -n production -o json
+  stead explain webapp shop --operator 127.0.0.1:8081    an operator at another address of this machine
+
+It asks the operator on this machine (127.0.0.1:8081), else the leader among the operator's pods in the cluster.")]
+pub struct Arguments {
+    /// The kind of the object
+    kind: String,
+    /// Its name
+    name: String,
+    /// Its namespace (default: that of the kubeconfig)
+    #[arg(short, long, value_name = "NS")]
+    namespace: Option<String>,
+    /// Ask the operator whose probes are at this address
+    #[arg(long, value_name = "HOST:PORT")]
+    operator: Option<SocketAddr>,
+    /// Where the operator's pods are
+    #[arg(long, value_name = "NS", default_value = "stead-system")]
+    operator_namespace: String,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+    Yaml,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    connection::block_on(async {
+        let namespace = namespace(arguments).await;
+        let question = ask::Question {
+            kind: &arguments.kind,
+            namespace: &namespace,
+            name: &arguments.name,
+        };
+        let answer = answer(arguments, &question).await?;
+        let known: Vec<Value> = answer.into_iter().filter(|one| !one["story"].is_null()).collect();
+        if known.is_empty() {
+            return Err(anyhow!(
+                "the operator has not looked at {} {namespace}/{}",
+                arguments.kind,
+                arguments.name
+            ))
+            .hint("check the kind, the name and -n; an operator that has just started has forgotten what was before");
+        }
+        print(arguments.output, &known)
+    })
+}
+
+async fn namespace(arguments: &Arguments) -> String {
+    match &arguments.namespace {
+        Some(namespace) => namespace.clone(),
+        // Without a kubeconfig the operator of this machine can still be asked.
+        None => kube::Config::infer()
+            .await
+            .map_or_else(|_| "default".to_owned(), |config| config.default_namespace),
+    }
+}
+
+async fn answer(arguments: &Arguments, question: &ask::Question<'_>) -> Result<Vec<Value>> {
+    if let Some(address) = arguments.operator {
+        return ask::at(address, question)
+            .await
+            .with_context(|| format!("no operator answers at {address}"))
+            .hint("start it with --health-probe-bind-address at that address");
+    }
+    let usual: SocketAddr = operator::PROBES.parse().context("the usual address is one")?;
+    match ask::at(usual, question).await {
+        Ok(answer) => {
+            tell(Line::Note, &format!("asked the operator at {usual}"));
+            Ok(answer)
+        }
+        Err(_) => {
+            let client = connection::client(connection::configuration().await?)?;
+            ask::leader(client, &arguments.operator_namespace, question)
+                .await
+                .with_context(|| format!("no operator answers at {usual}, and none in the cluster"))
+                .hint("--operator HOST:PORT names the address of its probes; --operator-namespace where its pods are")
+        }
+    }
+}
+
+fn print(output: Output, known: &[Value]) -> Result<()> {
+    let text = match output {
+        Output::Table => render::people(known),
+        Output::Json => serde_json::to_string_pretty(known).context("cannot print")?,
+        Output::Yaml => serde_saphyr::to_string(&known).context("cannot print")?,
+    };
+    say(text.trim_end())?;
+    Ok(())
+}
