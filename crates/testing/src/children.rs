@@ -21,9 +21,13 @@ pub struct Process {
 
 /// What to run, and where its output goes.
 pub struct Program {
+    /// The program.
     pub path: PathBuf,
+    /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// What its environment has besides ours.
     pub environment: Vec<(OsString, OsString)>,
+    /// The file that its output goes to.
     pub log: PathBuf,
 }
 
@@ -42,6 +46,7 @@ impl Process {
         Ok(Process { child, log })
     }
 
+    /// Its process number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

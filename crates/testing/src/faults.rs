@@ -111,6 +111,8 @@ struct Shared {
     /// Resources whose watches deliver nothing.
     frozen: watch::Sender<HashSet<String>>,
     cut: watch::Sender<Link>,
+    /// Counts how often all watches were ended.
+    hung_up: watch::Sender<u64>,
 }
 
 /// What was sent, numbered from the first request on; numbers stay right when the beginning is forgotten.
@@ -134,6 +136,7 @@ impl Default for Faults {
                 log: Mutex::default(),
                 frozen: watch::Sender::new(HashSet::new()),
                 cut: watch::Sender::new(Link::Whole),
+                hung_up: watch::Sender::new(0),
             }),
         }
     }
@@ -172,6 +175,11 @@ impl Faults {
         self.shared.frozen.send_modify(|frozen| {
             frozen.insert(plural.to_owned());
         });
+    }
+
+    /// Ends every watch that is open now, as a server that restarts does.
+    pub fn hang_up(&self) {
+        self.shared.hung_up.send_modify(|times| *times += 1);
     }
 
     /// Nothing gets through any more, as if a cable were pulled.
@@ -308,9 +316,10 @@ impl Shared {
         let path = sent.path.clone();
         let is_frozen =
             move |frozen: &HashSet<String>| frozen.iter().any(|name| path.split('/').any(|part| part == name));
-        let (frozen, cut) = (self.frozen.subscribe(), self.cut.subscribe());
-        let state = (body, frozen, cut, is_frozen);
-        let frames = futures::stream::unfold(state, |(mut body, mut frozen, mut cut, is_frozen)| async move {
+        let (frozen, cut, hung_up) = (self.frozen.subscribe(), self.cut.subscribe(), self.hung_up.subscribe());
+        let state = (body, frozen, (cut, hung_up), is_frozen);
+        let frames = futures::stream::unfold(state, |(mut body, mut frozen, mut ends, is_frozen)| async move {
+            let (cut, hung_up) = &mut ends;
             let next = async {
                 let frame = body.frame().await;
                 // Held back until the resource thaws; the sender may be gone when the test ends.
@@ -320,9 +329,10 @@ impl Shared {
             let frame = tokio::select! {
                 frame = next => frame,
                 _ = cut.wait_for(|link| *link == Link::Cut) => None,
+                _ = hung_up.changed() => None,
             };
             let frame = frame?.map_err(tower::BoxError::from);
-            Some((frame, (body, frozen, cut, is_frozen)))
+            Some((frame, (body, frozen, ends, is_frozen)))
         });
         StreamBody::new(frames.boxed()).boxed_unsync()
     }

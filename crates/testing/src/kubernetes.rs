@@ -42,16 +42,22 @@ pub struct Kubernetes {
 /// Why the control plane could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// A program is not there.
     #[error(transparent)]
     Missing(#[from] Missing),
+    /// Files or ports could not be had.
     #[error("cannot prepare the control plane: {0}")]
     Prepare(#[from] std::io::Error),
+    /// Certificates could not be made.
     #[error("cannot make certificates: {0}")]
     Certificates(#[from] rcgen::Error),
+    /// It runs and does not answer.
     #[error("the control plane did not become ready: {0}")]
     NotReady(#[from] TimedOut),
+    /// One of its programs ended; the end of its log says why.
     #[error("a program of the control plane {0}")]
     Ended(String),
+    /// Its kubeconfig cannot be used.
     #[error("cannot make a client: {0}")]
     Client(String),
 }

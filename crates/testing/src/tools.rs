@@ -12,11 +12,17 @@ pub const HELM_VERSION: &str = "v4.3.1";
 /// A program that `cargo xtask kubernetes` provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
+    /// The API server.
     KubeApiserver,
+    /// The controllers.
     KubeControllerManager,
+    /// The scheduler.
     KubeScheduler,
+    /// The command line.
     Kubectl,
+    /// The store under the API server.
     Etcd,
+    /// Its command line.
     Etcdctl,
     Helm,
 }

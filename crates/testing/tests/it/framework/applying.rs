@@ -1,15 +1,14 @@
 //! Stories about what an operator does to its children when nothing is broken but people.
 
-use super::world::{SOON, World};
+use super::shelf::{Librarian, REPRINTED, SEALED};
+use super::world::{SOON, World, book_name};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use stead_test::wait;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_unchanged_object_costs_no_writes_and_a_removed_child_is_pruned() {
-    let world = World::start().await;
+pub async fn an_unchanged_object_costs_no_writes_and_a_removed_child_is_pruned(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 3).await;
     world.expect_full("poems", 3).await;
@@ -22,18 +21,17 @@ async fn an_unchanged_object_costs_no_writes_and_a_removed_child_is_pruned() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_restarted_operator_finds_its_work_done_and_writes_nothing() {
-    let world = World::start().await;
+pub async fn a_restarted_operator_finds_its_work_done_and_writes_nothing(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 2).await;
     world.expect_full("poems", 2).await;
     world.expect_quiet(&operator).await;
     operator.stop().await;
     world.faults.forget();
-    let operator = world.operator();
+    let librarian = Librarian::default();
+    let operator = world.librarian(librarian.clone(), "one", &world.faults, |manager| manager);
     let observed = || async {
-        match operator.librarian.observed.load(std::sync::atomic::Ordering::SeqCst) {
+        match librarian.observed.load(std::sync::atomic::Ordering::SeqCst) {
             0 => Err("nothing observed"),
             _ => Ok(()),
         }
@@ -44,9 +42,7 @@ async fn a_restarted_operator_finds_its_work_done_and_writes_nothing() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f23_only_our_fields_of_an_edited_child_are_reverted() {
-    let world = World::start().await;
+pub async fn f23_only_our_fields_of_an_edited_child_are_reverted(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 1).await;
     world.expect_full("poems", 1).await;
@@ -63,9 +59,7 @@ async fn f23_only_our_fields_of_an_edited_child_are_reverted() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f24_a_deleted_child_comes_back() {
-    let world = World::start().await;
+pub async fn f24_a_deleted_child_comes_back(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 2).await;
     world.expect_full("poems", 2).await;
@@ -74,9 +68,7 @@ async fn f24_a_deleted_child_comes_back() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f26_an_object_that_is_not_ours_is_left_alone_and_named_in_a_condition() {
-    let world = World::start().await;
+pub async fn f26_an_object_that_is_not_ours_is_left_alone_and_named_in_a_condition(world: World) {
     let mut theirs = ConfigMap::default();
     theirs.metadata.name = Some("poems-0".to_owned());
     theirs.data = Some([("of".to_owned(), "somebody".to_owned())].into());
@@ -84,7 +76,10 @@ async fn f26_an_object_that_is_not_ours_is_left_alone_and_named_in_a_condition()
     let operator = world.operator();
     world.create_shelf("poems", 2).await;
     let message = world.expect_condition("poems", "Stalled", "NameTaken").await;
-    assert!(message.contains("ConfigMap default/poems-0"), "{message}");
+    assert!(
+        message.contains(&format!("ConfigMap {}/poems-0", world.namespace)),
+        "{message}"
+    );
     let book = world.books().get("poems-0").await.unwrap();
     assert_eq!(book.data.unwrap()["of"], "somebody");
     // Once the name is free the operator gets on by itself.
@@ -93,9 +88,7 @@ async fn f26_an_object_that_is_not_ours_is_left_alone_and_named_in_a_condition()
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f26_a_name_that_is_taken_behind_the_caches_back_is_not_taken_over() {
-    let world = World::start().await;
+pub async fn f26_a_name_that_is_taken_behind_the_caches_back_is_not_taken_over(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 1).await;
     world.expect_full("poems", 1).await;
@@ -123,9 +116,7 @@ async fn f26_a_name_that_is_taken_behind_the_caches_back_is_not_taken_over() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f27_a_child_that_another_root_controls_is_refused_to_the_second() {
-    let world = World::start().await;
+pub async fn f27_a_child_that_another_root_controls_is_refused_to_the_second(world: World) {
     let mut root = ConfigMap::default();
     root.metadata.name = Some("another-root".to_owned());
     let root = world.books().create(&PostParams::default(), &root).await.unwrap();
@@ -142,9 +133,54 @@ async fn f27_a_child_that_another_root_controls_is_refused_to_the_second() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f44_a_field_that_somebody_takes_back_again_and_again_is_left_to_them() {
-    let world = World::start().await;
+pub async fn f29_a_field_that_cannot_be_changed_is_refused_and_said(world: World) {
+    let operator = world.operator();
+    world.create_shelf(SEALED, 1).await;
+    world.expect_full(SEALED, 1).await;
+    let sealed = book_name(SEALED, 0);
+    let before = world.books().get(&sealed).await.unwrap();
+    world.resize(SEALED, 2).await;
+    let message = world.expect_condition(SEALED, "Stalled", "Rejected").await;
+    assert!(message.contains("immutable"), "{message}");
+    world.expect_event(SEALED, "Rejected").await;
+    let after = world.books().get(&sealed).await.unwrap();
+    assert_eq!(after.metadata.uid, before.metadata.uid, "it was replaced in silence");
+    // The old spec again, and all is well at once.
+    world.resize(SEALED, 1).await;
+    world.expect_condition(SEALED, "Ready", "Full").await;
+    operator.stop().await;
+}
+
+pub async fn f29_a_child_that_may_be_replaced_is_and_an_event_says_so(world: World) {
+    let operator = world.operator();
+    world.create_shelf(REPRINTED, 1).await;
+    world.expect_full(REPRINTED, 1).await;
+    let reprinted = book_name(REPRINTED, 0);
+    let before = world.books().get(&reprinted).await.unwrap();
+    world.resize(REPRINTED, 2).await;
+    world.expect_full(REPRINTED, 2).await;
+    let after = world.books().get(&reprinted).await.unwrap();
+    assert_ne!(after.metadata.uid, before.metadata.uid);
+    let told = world.expect_event(REPRINTED, "Replaced").await;
+    assert!(told.contains(&reprinted), "{told}");
+    world.expect_quiet(&operator).await;
+    operator.stop().await;
+}
+
+pub async fn f36_names_of_253_characters_and_with_dots_have_valid_children(world: World) {
+    let operator = world.operator();
+    let long = "a".repeat(253);
+    let longer_by_one_letter = "a".repeat(252) + "b";
+    for (name, books) in [(long.as_str(), 2), (&longer_by_one_letter, 1), ("poems.of.the-sea", 1)] {
+        world.create_shelf(name, books).await;
+        world.expect_full(name, books).await;
+    }
+    world.expect_full(&long, 2).await;
+    world.expect_quiet(&operator).await;
+    operator.stop().await;
+}
+
+pub async fn f44_a_field_that_somebody_takes_back_again_and_again_is_left_to_them(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 1).await;
     world.expect_full("poems", 1).await;

@@ -1,7 +1,10 @@
 //! Stories about an operator whose connection, server or own process fails.
 
-use super::shelf::{CALM, HANGS, PANICS};
-use super::world::{SOON, World};
+use super::shelf::{CALM, HANGS, Librarian, MOODY, PANICS, WAITS};
+use super::world::{LONGEST_BACKOFF, SOON, World};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,48 +16,7 @@ fn work(sent: &Sent) -> bool {
     sent.is_write() && !sent.is_about("events")
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f1_killed_after_every_write_it_comes_to_the_same_end() {
-    for survived in 0..4 {
-        let world = World::start().await;
-        let operator = world.operator();
-        // Every write after the first few is answered late, so the process dies with it unanswered.
-        world.faults.next(survived, Fault::Delay(Duration::ZERO), work);
-        world.faults.next(1, Fault::LoseAnswer, work);
-        world.faults.next(usize::MAX, Fault::Silence, work);
-        world.create_shelf("poems", 3).await;
-        wait::until("so many writes", SOON, || async {
-            let writes = world.faults.sent().iter().filter(|sent| work(sent)).count();
-            if writes > survived { Ok(()) } else { Err(writes) }
-        })
-        .await
-        .unwrap();
-        operator.kill().await;
-        world.faults.heal();
-        let operator = world.operator();
-        world.expect_full("poems", 3).await;
-        world.expect_quiet(&operator).await;
-        operator.stop().await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn f2_a_lost_answer_is_retried_without_a_second_effect() {
-    for lost in 0..4 {
-        let world = World::start().await;
-        world.faults.next(lost, Fault::Delay(Duration::ZERO), work);
-        world.faults.next(1, Fault::LoseAnswer, work);
-        let operator = world.operator();
-        world.create_shelf("poems", 3).await;
-        world.expect_full("poems", 3).await;
-        world.expect_quiet(&operator).await;
-        operator.stop().await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn f3_a_storm_of_conflicts_ends_and_starves_nobody() {
-    let world = World::start().await;
+pub async fn f3_a_storm_of_conflicts_ends_and_starves_nobody(world: World) {
     let operator = world.operator();
     let conflict = Refusal::new(409, "Conflict", "the object has been modified");
     world.faults.next(30, Fault::Refuse(conflict), |sent| {
@@ -67,9 +29,7 @@ async fn f3_a_storm_of_conflicts_ends_and_starves_nobody() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f4_a_busy_server_that_says_when_to_come_back_is_obeyed() {
-    let world = World::start().await;
+pub async fn f4_a_busy_server_that_says_when_to_come_back_is_obeyed(world: World) {
     let operator = world.operator();
     let busy = Refusal {
         retry_after: Some(1),
@@ -85,25 +45,69 @@ async fn f4_a_busy_server_that_says_when_to_come_back_is_obeyed() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f5_a_server_that_fails_for_a_while_is_retried_with_growing_pauses() {
-    let world = World::start().await;
+pub async fn f4_a_busy_server_does_not_cost_the_lease(world: World) {
+    let election = world.election();
+    let operator = world.operator_with("one", &world.faults, |manager| manager.leader_election(election));
+    world.create_shelf("poems", 1).await;
+    world.expect_full("poems", 1).await;
+    let busy = Refusal {
+        retry_after: Some(1),
+        ..Refusal::new(429, "TooManyRequests", "busy")
+    };
+    world.faults.next(usize::MAX, Fault::Refuse(busy), |sent| {
+        work(sent) && !sent.is_about("leases")
+    });
+    world.resize("poems", 2).await;
+    tokio::time::sleep(world.election().lease * 2).await;
+    world.faults.heal();
+    world.expect_full("poems", 2).await;
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), &world.namespace);
+    let lease = leases.get("librarian").await.unwrap().spec.unwrap();
+    assert_eq!(lease.lease_transitions, Some(0), "{lease:?}");
+    operator.stop().await;
+}
+
+pub async fn f5_a_server_that_fails_for_a_while_is_retried_with_growing_pauses(world: World) {
     let operator = world.operator();
     let broken = Refusal::new(
         503,
         "ServiceUnavailable",
         "the server is currently unable to handle the request",
     );
-    world.faults.next(6, Fault::Refuse(broken), work);
+    world.faults.next(usize::MAX, Fault::Refuse(broken), |sent| {
+        work(sent) && sent.is_about("configmaps")
+    });
     world.create_shelf("poems", 2).await;
+    let outage = world.long(Duration::from_secs(600), Duration::from_secs(3));
+    tokio::time::sleep(outage).await;
+    let attempts: Vec<_> = world
+        .faults
+        .sent()
+        .into_iter()
+        .filter(|sent| work(sent) && sent.is_about("configmaps"))
+        .map(|sent| sent.at)
+        .collect();
+    let pauses: Vec<_> = attempts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.len() >= 4, "it gave up: {pauses:?}");
+    assert!(pauses[2] > pauses[0], "the pauses do not grow: {pauses:?}");
+    let slack = world.long(Duration::from_millis(100), Duration::from_secs(1));
+    assert!(
+        pauses.iter().all(|pause| *pause <= LONGEST_BACKOFF + slack),
+        "{pauses:?}"
+    );
+    let capped = usize::try_from(outage.as_millis() / LONGEST_BACKOFF.as_millis()).unwrap();
+    assert!(
+        attempts.len() <= capped + 6,
+        "{} attempts in {outage:?}",
+        attempts.len()
+    );
+    world.faults.heal();
     world.expect_full("poems", 2).await;
     world.expect_quiet(&operator).await;
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f6_a_child_deleted_while_the_watch_expired_is_noticed() {
-    let world = World::start().await;
+pub async fn f6_a_child_deleted_while_the_watch_expired_is_noticed(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 2).await;
     world.expect_full("poems", 2).await;
@@ -129,9 +133,7 @@ async fn f6_a_child_deleted_while_the_watch_expired_is_noticed() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f8_a_watch_that_fell_silent_is_opened_anew() {
-    let world = World::start().await;
+pub async fn f8_a_watch_that_fell_silent_is_opened_anew(world: World) {
     world.faults.next(1, Fault::Silence, |sent| {
         sent.is_watch() && sent.is_about("poddisruptionbudgets")
     });
@@ -141,10 +143,9 @@ async fn f8_a_watch_that_fell_silent_is_opened_anew() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f15_a_key_waits_until_the_cache_has_seen_its_own_writes() {
-    let world = World::start().await;
-    let operator = world.operator();
+pub async fn f15_a_key_waits_until_the_cache_has_seen_its_own_writes(world: World) {
+    let librarian = Librarian::default();
+    let operator = world.librarian(librarian.clone(), "one", &world.faults, |manager| manager);
     world.create_shelf("poems", 1).await;
     world.expect_full("poems", 1).await;
     world.expect_quiet(&operator).await;
@@ -160,21 +161,20 @@ async fn f15_a_key_waits_until_the_cache_has_seen_its_own_writes() {
     })
     .await
     .unwrap();
-    let before = operator.librarian.observed.load(Ordering::SeqCst);
+    let before = librarian.observed.load(Ordering::SeqCst);
     world.faults.forget();
     world.resize("poems", 3).await;
     // The third book is wanted, but the cache does not know the second one yet.
     let deferred = || async {
-        let waiting = operator.controller.queue.inspect(|ledger| {
-            ledger
-                .pending_reasons(&stead::Key::namespaced("default", "poems"))
-                .len()
-        });
+        let waiting = operator
+            .controller
+            .queue
+            .inspect(|ledger| ledger.pending_reasons(&world.key("poems")).len());
         if waiting > 0 { Ok(()) } else { Err(waiting) }
     };
     wait::until("the key waits", SOON, deferred).await.unwrap();
     assert_eq!(
-        operator.librarian.observed.load(Ordering::SeqCst),
+        librarian.observed.load(Ordering::SeqCst),
         before,
         "it ran on an old cache"
     );
@@ -183,53 +183,95 @@ async fn f15_a_key_waits_until_the_cache_has_seen_its_own_writes() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f22_a_root_created_again_is_another_root() {
-    let world = World::start().await;
+pub async fn f10_events_that_arrive_twice_cause_no_write(world: World) {
     let operator = world.operator();
-    let first = world.create_shelf("poems", 1).await;
-    world.expect_full("poems", 1).await;
-    world.faults.next(1, Fault::Delay(Duration::from_millis(400)), |sent| {
-        work(sent) && sent.is_about("poems-1")
-    });
-    world.resize("poems", 2).await;
-    world.shelves().delete("poems", &DeleteParams::default()).await.unwrap();
-    for book in ["poems-0", "poems-1"] {
-        // What garbage collection does where it runs.
-        let _ = world.books().delete(book, &DeleteParams::default()).await;
+    world.create_shelf("poems", 2).await;
+    world.expect_full("poems", 2).await;
+    world.expect_quiet(&operator).await;
+    let before = world.faults.effective_writes().len();
+    // Every watch starts again from a new list, so that everything is told once more.
+    for round in 1..=3 {
+        let watches = || world.faults.sent().iter().filter(|sent| sent.is_watch()).count();
+        let open = watches();
+        world.faults.next(2, Fault::Expire, Sent::is_watch);
+        world.faults.hang_up();
+        world
+            .expect(&format!("everything is listed again, round {round}"), || {
+                watches() >= open + 4
+            })
+            .await;
+        world.expect_quiet(&operator).await;
     }
-    let second = world.create_shelf("poems", 1).await;
-    assert_ne!(first.metadata.uid, second.metadata.uid);
-    wait::until("every book belongs to the new shelf", SOON, || async {
-        // Leftovers of the first shelf are collected.
-        for book in world.books().list(&Default::default()).await.unwrap() {
-            let owner = book
-                .metadata
-                .owner_references
-                .iter()
-                .flatten()
-                .next()
-                .map(|owner| owner.uid.clone());
-            if owner.is_some() && owner == first.metadata.uid {
-                let name = book.metadata.name.unwrap_or_default();
-                let _ = world.books().delete(&name, &DeleteParams::default()).await;
-            }
-        }
-        let books = world.books_on("poems").await;
-        if books == ["poems-0 of 1"] {
-            Ok(())
-        } else {
-            Err(format!("{books:?}"))
-        }
-    })
-    .await
-    .unwrap();
+    assert_eq!(world.faults.effective_writes().len(), before);
+    world.resize("poems", 3).await;
+    world.expect_full("poems", 3).await;
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f28_a_refusal_by_quota_is_a_condition_and_recovers_unaided() {
-    let world = World::start().await;
+pub async fn f11_a_child_deleted_and_created_between_two_looks_is_another_one(world: World) {
+    let operator = world.operator();
+    world.create_shelf("poems", 1).await;
+    world.expect_full("poems", 1).await;
+    world.expect_quiet(&operator).await;
+    world.faults.freeze("configmaps");
+    let ours = world.books().get("poems-0").await.unwrap();
+    world.books().delete("poems-0", &DeleteParams::default()).await.unwrap();
+    let mut theirs = ConfigMap::default();
+    theirs.metadata.name = Some("poems-0".to_owned());
+    let theirs = world.books().create(&PostParams::default(), &theirs).await.unwrap();
+    assert_ne!(ours.metadata.uid, theirs.metadata.uid);
+    // The operator sees only the end: the watch expires, and the new list has another object of that name.
+    world
+        .faults
+        .next(1, Fault::Expire, |sent| sent.is_watch() && sent.is_about("configmaps"));
+    world.faults.hang_up();
+    world.expect_condition("poems", "Stalled", "NameTaken").await;
+    let left = world.books().get("poems-0").await.unwrap();
+    assert_eq!((left.metadata.uid, left.data), (theirs.metadata.uid, None));
+    operator.stop().await;
+}
+
+pub async fn f22_a_run_whose_root_was_created_again_meanwhile_writes_nothing(world: World) {
+    let librarian = Librarian::default();
+    librarian.mood.store(WAITS, Ordering::SeqCst);
+    let operator = world.librarian(librarian.clone(), "one", &world.faults, |manager| manager);
+    let first = world.create_shelf(MOODY, 1).await;
+    world
+        .expect("the first shelf is looked at", || {
+            librarian.observed.load(Ordering::SeqCst) == 1
+        })
+        .await;
+    world.shelves().delete(MOODY, &DeleteParams::default()).await.unwrap();
+    let second = world.create_shelf(MOODY, 2).await;
+    assert_ne!(first.metadata.uid, second.metadata.uid);
+    let key = world.key(MOODY);
+    world
+        .expect("the operator has heard of the second", || {
+            let reasons = operator.controller.queue.inspect(|ledger| ledger.pending_reasons(&key));
+            reasons.iter().any(|reason| reason.to_string().ends_with("created"))
+        })
+        .await;
+    librarian.mood.store(CALM, Ordering::SeqCst);
+    librarian.door.add_permits(1);
+    world.expect_full(MOODY, 2).await;
+    world.expect_quiet(&operator).await;
+    let old = first.metadata.uid.unwrap();
+    let sent = world.faults.sent();
+    let written = sent.iter().filter(|sent| work(sent));
+    for sent in written {
+        let body = String::from_utf8_lossy(&sent.body).into_owned();
+        assert!(!body.contains(&old), "the old run wrote {}", sent.path);
+    }
+    let story = operator.controller.history.of(&key).unwrap();
+    let aborted = story
+        .notable
+        .iter()
+        .any(|run| run.outcome.contains("is not the object any more"));
+    assert!(aborted, "{story:?}");
+    operator.stop().await;
+}
+
+pub async fn f28_a_refusal_by_quota_is_a_condition_and_recovers_unaided(world: World) {
     let operator = world.operator();
     let quota = Refusal::new(
         403,
@@ -247,9 +289,7 @@ async fn f28_a_refusal_by_quota_is_a_condition_and_recovers_unaided() {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f30_a_spec_that_the_server_rejects_is_reported_and_its_revert_recovers_at_once() {
-    let world = World::start().await;
+pub async fn f30_a_spec_that_the_server_rejects_is_reported_and_its_revert_recovers_at_once(world: World) {
     let operator = world.operator();
     let rejected = Refusal::new(422, "Invalid", "ConfigMap \"poems-1\" is invalid: data: no");
     world.faults.next(usize::MAX, Fault::Refuse(rejected), |sent| {
@@ -262,15 +302,14 @@ async fn f30_a_spec_that_the_server_rejects_is_reported_and_its_revert_recovers_
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f37_a_panic_concerns_its_own_object_alone() {
-    let world = World::start().await;
-    let operator = world.operator();
-    operator.librarian.mood.store(PANICS, Ordering::SeqCst);
+pub async fn f37_a_panic_concerns_its_own_object_alone(world: World) {
+    let librarian = Librarian::default();
+    let operator = world.librarian(librarian.clone(), "one", &world.faults, |manager| manager);
+    librarian.mood.store(PANICS, Ordering::SeqCst);
     world.create_shelf("moody", 1).await;
     world.create_shelf("poems", 1).await;
     world.expect_full("poems", 1).await;
-    let key = stead::Key::namespaced("default", "moody");
+    let key = world.key("moody");
     wait::until("it failed more than once", SOON, || async {
         match operator.controller.queue.inspect(|ledger| ledger.failures(&key)) {
             failures if failures >= 2 => Ok(()),
@@ -281,18 +320,17 @@ async fn f37_a_panic_concerns_its_own_object_alone() {
     .unwrap();
     let story = operator.controller.history.of(&key).unwrap();
     assert!(story.last.unwrap().outcome.contains("the librarian dropped a book"));
-    operator.librarian.mood.store(CALM, Ordering::SeqCst);
+    librarian.mood.store(CALM, Ordering::SeqCst);
     world.expect_full("moody", 1).await;
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f38_a_hung_reconcile_is_cancelled_and_tried_again() {
-    let world = World::start().await;
-    let operator = world.operator();
-    operator.librarian.mood.store(HANGS, Ordering::SeqCst);
+pub async fn f38_a_hung_reconcile_is_cancelled_and_tried_again(world: World) {
+    let librarian = Librarian::default();
+    let operator = world.librarian(librarian.clone(), "one", &world.faults, |manager| manager);
+    librarian.mood.store(HANGS, Ordering::SeqCst);
     world.create_shelf("moody", 1).await;
-    let key = stead::Key::namespaced("default", "moody");
+    let key = world.key("moody");
     wait::until("it timed out", SOON, || async {
         let story = operator.controller.history.of(&key);
         let outcome = story
@@ -307,14 +345,12 @@ async fn f38_a_hung_reconcile_is_cancelled_and_tried_again() {
     })
     .await
     .unwrap();
-    operator.librarian.mood.store(CALM, Ordering::SeqCst);
+    librarian.mood.store(CALM, Ordering::SeqCst);
     world.expect_full("moody", 1).await;
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f43_a_revoked_permission_is_a_condition_that_names_verb_and_resource() {
-    let world = World::start().await;
+pub async fn f43_a_revoked_permission_is_a_condition_that_names_verb_and_resource(world: World) {
     let operator = world.operator();
     let message = "configmaps \"poems-0\" is forbidden: User \"librarian\" cannot patch resource \"configmaps\" in API group \"\"";
     let refusal = Refusal::new(403, "Forbidden", message);
@@ -329,9 +365,7 @@ async fn f43_a_revoked_permission_is_a_condition_that_names_verb_and_resource() 
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn f14_nothing_is_deleted_by_a_plan_that_an_old_cache_made() {
-    let world = World::start().await;
+pub async fn f14_nothing_is_deleted_by_a_plan_that_an_old_cache_made(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 1).await;
     world.expect_full("poems", 1).await;

@@ -1,4 +1,4 @@
-//! The operator under test.
+//! The operators under test.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -9,21 +9,42 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use stead::status::{Conditions, Progress};
-use stead::{Context, Error, Operator, Plan};
+use stead::{Context, Error, Operator, Plan, names};
+use tokio::sync::Semaphore;
 
 pub type Shelf = PodDisruptionBudget;
 
 /// Keeps as many books on a shelf as its spec says.
-#[derive(Default, Clone)]
+#[derive(Clone)]
 pub struct Librarian {
     /// What observing does besides: panics, hangs, waits.
     pub mood: Arc<AtomicUsize>,
     pub observed: Arc<AtomicUsize>,
+    /// Through which a librarian that waits goes.
+    pub door: Arc<Semaphore>,
+}
+
+impl Default for Librarian {
+    fn default() -> Self {
+        Librarian {
+            mood: Arc::default(),
+            observed: Arc::default(),
+            door: Arc::new(Semaphore::new(0)),
+        }
+    }
 }
 
 pub const CALM: usize = 0;
 pub const PANICS: usize = 1;
 pub const HANGS: usize = 2;
+pub const WAITS: usize = 3;
+
+/// Shelves of these names are special.
+pub const MOODY: &str = "moody";
+/// Its books cannot be changed.
+pub const SEALED: &str = "sealed";
+/// Its books cannot be changed, and may be replaced.
+pub const REPRINTED: &str = "reprinted";
 
 impl Operator for Librarian {
     type Root = Shelf;
@@ -31,10 +52,14 @@ impl Operator for Librarian {
 
     async fn observe(&self, _: &Context, root: &Arc<Shelf>) -> Result<(), Error> {
         self.observed.fetch_add(1, Ordering::SeqCst);
-        let moody = root.metadata.name.as_deref() == Some("moody");
+        let moody = root.metadata.name.as_deref() == Some(MOODY);
         match self.mood.load(Ordering::SeqCst) {
             PANICS if moody => panic!("the librarian dropped a book"),
             HANGS if moody => std::future::pending().await,
+            WAITS if moody => {
+                let _through = self.door.acquire().await;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -42,16 +67,21 @@ impl Operator for Librarian {
     fn plan(&self, root: &Shelf, _: &(), now: Timestamp) -> Plan {
         let name = root.metadata.name.clone().unwrap_or_default();
         let books = books_of(root);
+        let fixed = name == SEALED || name == REPRINTED;
         let mut plan = Plan::new();
         for number in 0..books {
             plan = plan.child(ConfigMap {
                 metadata: ObjectMeta {
-                    name: Some(format!("{name}-{number}")),
+                    name: Some(names::child(&name, &number.to_string())),
                     ..ObjectMeta::default()
                 },
                 data: Some([("of".to_owned(), books.to_string())].into()),
+                immutable: fixed.then_some(true),
                 ..ConfigMap::default()
             });
+            if name == REPRINTED {
+                plan = plan.replaceable();
+            }
         }
         let mut conditions = Conditions::new(root.metadata.generation, now);
         conditions.progress(Progress::Ready {
@@ -69,6 +99,24 @@ impl Operator for Librarian {
     }
 }
 
+/// A librarian who is asked before a shelf goes.
+#[derive(Clone, Default)]
+pub struct Archivist(pub Librarian);
+
+impl Operator for Archivist {
+    type Root = Shelf;
+    type Seen = ();
+    const FINALIZER: Option<&'static str> = Some("stories.stead.dev/archive");
+
+    async fn observe(&self, context: &Context, root: &Arc<Shelf>) -> Result<(), Error> {
+        self.0.observe(context, root).await
+    }
+
+    fn plan(&self, root: &Shelf, seen: &(), now: Timestamp) -> Plan {
+        self.0.plan(root, seen, now)
+    }
+}
+
 fn books_of(shelf: &Shelf) -> i32 {
     match shelf.spec.as_ref().and_then(|spec| spec.min_available.as_ref()) {
         Some(IntOrString::Int(books)) => *books,
@@ -81,7 +129,6 @@ pub fn shelf(name: &str, books: i32) -> Shelf {
     Shelf {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            namespace: Some("default".to_owned()),
             ..ObjectMeta::default()
         },
         spec: Some(PodDisruptionBudgetSpec {
