@@ -3,12 +3,14 @@
 mod binary;
 mod clients;
 mod demo;
+mod explain;
 mod ecosystems;
 mod extension;
 mod helm;
 mod images;
 mod joined;
 mod kubectl;
+mod leaders;
 mod sessions;
 mod survival;
 mod terminal;
