@@ -6,9 +6,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::DeleteParams;
 use kube::{Api, Client};
 use std::time::Duration;
-use stead_test::embedded;
 use stead_test::faults::{Fault, Faults};
-use stead_test::wait;
+use stead_test::{Cluster, wait};
 
 #[path = "greeter.rs"]
 mod greeter;
@@ -28,7 +27,7 @@ async fn welcome(client: &Client) -> anyhow::Result<String> {
 
 /// The story: the note appears although the first write is lost, and comes back when somebody deletes it.
 pub async fn story() -> anyhow::Result<()> {
-    let client = embedded::client().await?;
+    let client = Cluster::start().await?.client();
     let faults = Faults::default();
     faults.next(1, Fault::LoseRequest, |sent| sent.is_write());
     let operator = tokio::spawn(greeter::run(faults.wrap(client.clone()), std::future::pending()));

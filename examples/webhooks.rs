@@ -52,16 +52,21 @@ pub fn webhooks() -> Webhooks {
         .convert("/convert", convert)
 }
 
+/// Behind a Service of this name, and known to these configurations.
+pub fn options() -> WebhookOptions {
+    WebhookOptions::service("default", "settings")
+        .target(Target::Validating("settings".to_owned()))
+        .target(Target::Mutating("settings".to_owned()))
+        .target(Target::Conversion("sheets.example.com".to_owned()))
+}
+
 /// Serves them until `shutdown` is ready.
 pub async fn run(
     client: Client,
     listener: TcpListener,
+    options: WebhookOptions,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
-    let options = WebhookOptions::service("default", "settings")
-        .target(Target::Validating("settings".to_owned()))
-        .target(Target::Mutating("settings".to_owned()))
-        .target(Target::Conversion("sheets.example.com".to_owned()));
     let manager = Manager::builder(client)
         .name("settings")
         .webhooks(listener, options, webhooks())
@@ -76,5 +81,5 @@ async fn main() -> anyhow::Result<()> {
     let interrupted = async {
         let _ = tokio::signal::ctrl_c().await;
     };
-    Ok(run(Client::try_default().await?, listener, interrupted).await?)
+    Ok(run(Client::try_default().await?, listener, options(), interrupted).await?)
 }

@@ -153,9 +153,13 @@ type Start = Box<dyn FnOnce(&Cache) + Send>;
 
 /// What can be asked of a store without knowing its type.
 pub trait StoreFacts: Send + Sync {
+    /// The kind of its objects.
     fn kind(&self) -> &Kind;
+    /// Whether it holds a complete list.
     fn is_synced(&self) -> bool;
+    /// How many objects it holds.
     fn len(&self) -> usize;
+    /// Whether it holds none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 /// The wall clock. Nothing in the framework reads the machine's clock by itself.
 pub trait Clock: Send + Sync + 'static {
+    /// The time.
     fn now(&self) -> Timestamp;
 }
 

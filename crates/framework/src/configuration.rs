@@ -11,12 +11,17 @@ use std::net::SocketAddr;
 /// The configuration of an operator, complete and valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
+    /// Where the Lease is, if a leader is elected.
     pub election: Option<String>,
+    /// Where the operator works.
     pub namespaces: Namespaces,
     /// None: not served.
     pub metrics: Option<SocketAddr>,
+    /// Where probes are served; none: nowhere.
     pub probes: Option<SocketAddr>,
+    /// Where webhooks are served; none: nowhere.
     pub webhooks: Option<SocketAddr>,
+    /// How log lines look.
     pub log_format: LogFormat,
 }
 
@@ -24,8 +29,10 @@ pub struct Configuration {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
+    /// For people.
     #[default]
     Text,
+    /// One JSON object a line.
     Json,
 }
 
@@ -33,12 +40,19 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Overrides {
+    /// Whether a leader is elected.
     pub leader_elect: Option<bool>,
+    /// Where the Lease is.
     pub leader_election_namespace: Option<String>,
+    /// Where the operator works.
     pub namespaces: Option<Vec<String>>,
+    /// `HOST:PORT` of `/metrics`; `0`: nowhere.
     pub metrics_bind_address: Option<String>,
+    /// `HOST:PORT` of the probes; `0`: nowhere.
     pub health_probe_bind_address: Option<String>,
+    /// `HOST:PORT` of the webhooks.
     pub webhook_bind_address: Option<String>,
+    /// How log lines look.
     pub log_format: Option<LogFormat>,
 }
 
@@ -46,7 +60,9 @@ pub struct Overrides {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {problem}")]
 pub struct ConfigurationError {
+    /// Which setting.
     pub setting: String,
+    /// What is wrong with it.
     pub problem: String,
 }
 

@@ -26,22 +26,47 @@ pub enum Class {
 pub enum Error {
     /// The API server refused or did not answer.
     #[error("cannot {what}: {}", describe(source))]
-    Api { what: String, source: kube::Error },
+    Api {
+        /// What was attempted, as "create Deployment shop/web".
+        what: String,
+        /// What came back, or did not.
+        source: kube::Error,
+    },
     /// The write was not sent, because another process leads now.
     #[error("cannot {what}: this process does not lead any more")]
-    NotLeader { what: String },
+    NotLeader {
+        /// What was attempted, as "create Deployment shop/web".
+        what: String,
+    },
     /// An object with the wanted name exists and belongs to somebody else.
     #[error("{kind} {key} exists and is {owner}; it is left alone. Rename or delete it")]
-    NotOurs { kind: Box<Kind>, key: Key, owner: String },
+    NotOurs {
+        /// The kind of the object.
+        kind: Box<Kind>,
+        /// Its name.
+        key: Key,
+        /// Whose it is, in words.
+        owner: String,
+    },
     /// The same write was made again and again.
     #[error(
         "{kind} {key} was written the same way again and again; waiting before the next attempt. Somebody undoes it, \
          or its plan changes with every look"
     )]
-    HotLoop { kind: Box<Kind>, key: Key },
+    HotLoop {
+        /// The kind of the object.
+        kind: Box<Kind>,
+        /// Its name.
+        key: Key,
+    },
     /// The object was deleted, or deleted and created again, while a reconcile ran.
     #[error("{kind} {key} is not the object any more that this reconcile started with")]
-    Superseded { kind: Box<Kind>, key: Key },
+    Superseded {
+        /// The kind of the object.
+        kind: Box<Kind>,
+        /// Its name.
+        key: Key,
+    },
     /// The reconcile took longer than the controller allows.
     #[error("the reconcile took longer than {0:?} and was cancelled")]
     Timeout(Duration),
@@ -50,15 +75,25 @@ pub enum Error {
     Panic(String),
     /// An object does not decode as its type.
     #[error("{kind} {key} cannot be read: {message}")]
-    Undecodable { kind: Box<Kind>, key: Key, message: String },
+    Undecodable {
+        /// The kind of the object.
+        kind: Box<Kind>,
+        /// Its name.
+        key: Key,
+        /// What is wrong with it.
+        message: String,
+    },
     /// The spec asks for something impossible.
     #[error("{0}")]
     Invalid(String),
     /// Anything else, with the class that its author gave it.
     #[error("{message}")]
     Other {
+        /// Who has to do something about it.
         class: Class,
+        /// What happened.
         message: String,
+        /// What caused it.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },

@@ -39,6 +39,7 @@ struct Expectation {
 }
 
 impl Gate {
+    /// A gate that asks a cache what it has seen.
     pub fn new(cache: Cache) -> Self {
         Gate {
             cache,

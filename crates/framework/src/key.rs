@@ -29,7 +29,9 @@ pub struct Key {
 /// A borrowed [`Key`], so that a lookup by two strings allocates nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyRef<'a> {
+    /// The namespace; none for a cluster-scoped object.
     pub namespace: Option<&'a str>,
+    /// The name.
     pub name: &'a str,
 }
 

@@ -23,7 +23,9 @@ impl<K: Object + Resource<DynamicType = (), Scope: 'static>> Typed for K {}
 /// Whether objects of a kind live in namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Scope {
+    /// They do not.
     Cluster,
+    /// They do.
     Namespaced,
 }
 
@@ -32,10 +34,13 @@ pub enum Scope {
 pub struct Kind {
     /// The API group; empty for the core group.
     pub group: Cow<'static, str>,
+    /// The version, as `v1`.
     pub version: Cow<'static, str>,
+    /// The name in objects, as `Deployment`.
     pub kind: Cow<'static, str>,
     /// The name in URLs, as `deployments`.
     pub plural: Cow<'static, str>,
+    /// Whether its objects live in namespaces.
     pub scope: Scope,
 }
 

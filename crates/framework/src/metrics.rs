@@ -30,18 +30,31 @@ pub struct Metrics {
 /// The metrics of one controller, looked up once.
 #[derive(Clone)]
 pub struct ControllerMetrics {
+    /// Reconciles that ended well.
     pub success: Counter,
+    /// Reconciles that failed.
     pub error: Counter,
+    /// Reconciles that were put back at once.
     pub requeue: Counter,
+    /// Reconciles that asked to be looked at again.
     pub requeue_after: Counter,
+    /// Failures.
     pub errors: Counter,
+    /// Failures that only a person can mend.
     pub terminal_errors: Counter,
+    /// Panics.
     pub panics: Counter,
+    /// Reconciles that took too long.
     pub timeouts: Counter,
+    /// Reconciles that run now.
     pub active: Gauge,
+    /// How long reconciles take.
     pub time: Histogram,
+    /// How long keys wait in line.
     pub queue_time: Histogram,
+    /// How long the work on a key takes.
     pub work_time: Histogram,
+    /// Reconciles that waited for the cache to see our own writes.
     pub deferred: Counter,
     plain_total: Counter,
     plain_errors: Counter,

@@ -14,7 +14,10 @@ pub enum Outcome {
     CheckAgain(Duration),
     /// Nothing can be done until something else happens. An event about it wakes the key; the resync is
     /// the safety net.
-    Waiting { on: Dependency },
+    Waiting {
+        /// What has to happen.
+        on: Dependency,
+    },
 }
 
 /// What a reconcile waits for.
@@ -22,7 +25,12 @@ pub enum Outcome {
 #[serde(rename_all = "camelCase")]
 pub enum Dependency {
     /// An object that does not exist yet, or is not ready yet.
-    Object { kind: String, name: String },
+    Object {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
     /// Something outside of the cluster, or a state, in words.
     Condition(String),
 }

@@ -35,6 +35,7 @@ struct Shared {
 }
 
 impl Queue {
+    /// An empty queue.
     pub fn new(settings: Settings) -> Self {
         Queue {
             shared: Arc::new(Shared {

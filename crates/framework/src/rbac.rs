@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Verbs on one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
+    /// The API group; empty for the core group.
     pub group: String,
     /// The plural, with a subresource after a slash.
     pub resources: BTreeSet<String>,
+    /// What may be done.
     pub verbs: BTreeSet<String>,
 }
 

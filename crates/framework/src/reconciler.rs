@@ -91,6 +91,7 @@ impl Context {
 ///
 /// It is level-triggered: called again at any time, for any reason or none, it must come to the same end.
 pub trait Reconciler: Send + Sync + 'static {
+    /// Looks at the state of a key and brings it closer to what is wanted.
     fn reconcile(&self, context: &Context, key: &Key) -> impl Future<Output = Result<Outcome, Error>> + Send;
 }
 

@@ -1,9 +1,11 @@
 //! Every example runs.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
 use std::time::Duration;
+use stead::webhook::WebhookOptions;
 use stead_test::{embedded, wait};
 
 #[path = "../../external_state.rs"]
@@ -41,16 +43,11 @@ async fn the_second_replica_takes_over_when_the_first_is_gone() {
         .await
         .unwrap()
     };
-    // A runtime of its own, so that everything of the first replica ends with it, as in a crash.
-    let machine = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    machine.spawn(two_replicas::run(client.clone(), "one", std::future::pending()));
+    let first = tokio::spawn(two_replicas::run(client.clone(), "one", std::future::pending()));
     assert_eq!(signed_by("early").await, "one");
     let second = tokio::spawn(two_replicas::run(client.clone(), "two", std::future::pending()));
-    machine.shutdown_background();
+    // As in a crash: everything of the first replica ends with its future, and the Lease is not given back.
+    first.abort();
     assert_eq!(signed_by("late").await, "two");
     second.abort();
 }
@@ -89,20 +86,72 @@ async fn a_change_outside_of_the_cluster_reaches_it() {
     operator.abort();
 }
 
+/// A webhook of the example at an address of this machine, as during development.
+fn webhook(port: u16, path: &str) -> serde_json::Value {
+    serde_json::json!({
+        "name": "settings.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": {"url": format!("https://127.0.0.1:{port}{path}")},
+        "objectSelector": {"matchLabels": {"kind": "settings"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+    })
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn the_webhook_server_makes_its_own_certificate() {
+async fn the_webhooks_fill_in_refuse_and_convert_with_a_certificate_of_their_own() {
     let client = embedded::client().await.unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let operator = tokio::spawn(webhooks::run(client.clone(), listener, std::future::pending()));
-    let secrets: Api<Secret> = Api::namespaced(client, "default");
-    wait::until("the Secret is there", SOON, || async {
-        let secret = secrets
-            .get_opt("settings-certificates")
-            .await
-            .map_err(|error| error.to_string())?;
-        secret.map(|_| ()).ok_or("not yet".to_owned())
+    let port = listener.local_addr().unwrap().port();
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let configuration =
+        |path: &str| serde_json::json!({"metadata": {"name": "settings"}, "webhooks": [webhook(port, path)]});
+    let checks = serde_json::from_value(configuration("/validate")).unwrap();
+    validating.create(&PostParams::default(), &checks).await.unwrap();
+    let changes = serde_json::from_value(configuration("/mutate")).unwrap();
+    mutating.create(&PostParams::default(), &changes).await.unwrap();
+    let options = WebhookOptions {
+        names: vec!["127.0.0.1".to_owned()],
+        every: Duration::from_millis(100),
+        ..webhooks::options()
+    };
+    let operator = tokio::spawn(webhooks::run(client.clone(), listener, options, std::future::pending()));
+    let settings: Api<ConfigMap> = Api::namespaced(client, "default");
+    let mut calm = ConfigMap::default();
+    calm.metadata.name = Some("calm".to_owned());
+    calm.metadata.labels = Some([("kind".to_owned(), "settings".to_owned())].into());
+    let filled_in = wait::until("the webhooks are reached", SOON, || async {
+        let created = settings.create(&PostParams::default(), &calm).await;
+        created.map_err(|error| error.to_string())
     })
     .await
     .unwrap();
+    assert_eq!(filled_in.data.unwrap()["mode"], "calm");
+    let bundle = validating.get("settings").await.unwrap().webhooks.unwrap();
+    let bundle = serde_json::to_value(bundle[0].client_config.ca_bundle.clone()).unwrap();
+    let converted = convert(port, bundle).await;
+    assert_eq!(converted["spec"], serde_json::json!({"size": [3, 4]}));
     operator.abort();
+}
+
+/// Asks the conversion webhook what the API server would, trusting what the API server was told to trust.
+async fn convert(port: u16, bundle: serde_json::Value) -> serde_json::Value {
+    let kubeconfig = serde_json::json!({
+        "clusters": [{"name": "webhook", "cluster": {
+            "server": format!("https://127.0.0.1:{port}"), "certificate-authority-data": bundle}}],
+        "users": [{"name": "webhook", "user": {}}],
+        "contexts": [{"name": "webhook", "context": {"cluster": "webhook", "user": "webhook"}}],
+        "current-context": "webhook",
+    });
+    let kubeconfig = serde_json::from_value(kubeconfig).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
+    let client = kube::Client::try_from(config.unwrap()).unwrap();
+    let review = serde_json::json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": {"uid": "1", "desiredAPIVersion": "example.com/v2", "objects": [
+            {"apiVersion": "example.com/v1", "kind": "Sheet", "metadata": {"name": "a"}, "spec": {"width": 3, "height": 4}}]},
+    });
+    let request = http::Request::post("/convert").header("content-type", "application/json");
+    let request = request.body(review.to_string().into_bytes()).unwrap();
+    let answer: serde_json::Value = client.request(request).await.unwrap();
+    answer["response"]["convertedObjects"][0].clone()
 }

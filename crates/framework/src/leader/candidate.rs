@@ -38,6 +38,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// A replica that has not seen the Lease yet.
     pub fn new(identity: &str) -> Self {
         Candidate {
             identity: identity.to_owned(),

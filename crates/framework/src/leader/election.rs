@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 pub struct LeaderElection {
     /// The name of the Lease.
     pub name: String,
+    /// Where the Lease is.
     pub namespace: String,
     /// How long others wait for a leader that is silent.
     pub lease: Duration,
@@ -64,6 +65,7 @@ enum Standing {
 }
 
 impl Election {
+    /// A part in an election that has not begun.
     pub fn new(
         client: Client,
         settings: LeaderElection,

@@ -26,10 +26,12 @@ struct Distribution {
 }
 
 impl Counter {
+    /// One more.
     pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// How many.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -41,16 +43,19 @@ impl Counter {
 }
 
 impl Gauge {
+    /// It is so much now.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
+    /// So much more, or less.
     pub fn add(&self, value: f64) {
         let add = |bits| Some((f64::from_bits(bits) + value).to_bits());
         // The closure never refuses, so neither does the update.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
+    /// How much.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
@@ -65,12 +70,14 @@ impl Histogram {
         }))
     }
 
+    /// One more value.
     pub fn observe(&self, value: f64) {
         let bucket = self.0.bounds.partition_point(|bound| *bound < value);
         self.0.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.0.sum.add(value);
     }
 
+    /// How many values.
     pub fn count(&self) -> u64 {
         self.0.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }

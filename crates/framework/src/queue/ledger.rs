@@ -19,8 +19,11 @@ const REASONS_KEPT: usize = 8;
 /// A key that is handed out, and why.
 #[derive(Clone, Debug)]
 pub struct Job {
+    /// The key.
     pub key: Key,
+    /// How urgent it was.
     pub class: Class,
+    /// Why it was woken.
     pub reasons: Vec<Wake>,
     /// Reasons beyond those that are kept.
     pub further_reasons: u32,
@@ -33,6 +36,7 @@ pub struct Job {
 /// What [`Ledger::next`] found.
 #[derive(Debug)]
 pub enum Next {
+    /// This key, now.
     Ready(Job),
     /// Nothing yet; ask again then.
     At(Instant),
@@ -48,7 +52,10 @@ pub enum Verdict {
     /// Done; look again after this long.
     After(Duration),
     /// Failed: back off. A server that says when to come back is obeyed if that is later.
-    Failed { not_before: Option<Duration> },
+    Failed {
+        /// How long the server asked us to wait.
+        not_before: Option<Duration>,
+    },
     /// Somebody was faster: try again soon, and back off only when it keeps happening.
     Conflicted,
 }
@@ -107,6 +114,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// An empty ledger.
     pub fn new(settings: Settings) -> Self {
         Ledger {
             tokens: settings.rate.map_or(0.0, |rate| rate.burst),

@@ -45,7 +45,9 @@ impl Class {
 /// Delays between attempts at one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
+    /// The delay after the first failure; each further one doubles it.
     pub first: Duration,
+    /// The longest delay.
     pub most: Duration,
     /// The share of the delay that is random, so that keys that failed together do not return together.
     pub jitter: f64,
@@ -74,14 +76,18 @@ impl Backoff {
 /// A limit over all keys of the queue: off by default, because backoff is per key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
+    /// Keys a second, in the long run.
     pub per_second: f64,
+    /// Keys at once, after a pause.
     pub burst: f64,
 }
 
 /// How a queue behaves.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
+    /// Delays between attempts at one key.
     pub backoff: Backoff,
+    /// A limit over all keys.
     pub rate: Option<RateLimit>,
     /// The seed of the jitter.
     pub seed: u64,

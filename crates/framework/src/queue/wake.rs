@@ -4,32 +4,68 @@
 //! reconciled?" is the first question of whoever debugs an operator.
 
 use crate::key::Key;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 
 /// One reason to reconcile a key.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "camelCase", tag = "because")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// The cache was filled for the first time.
-    Listed { kind: String, key: Key },
+    Listed {
+        /// The kind of the object.
+        kind: String,
+        /// Its name.
+        key: Key,
+    },
     /// An object appeared.
-    Created { kind: String, key: Key },
+    Created {
+        /// The kind of the object.
+        kind: String,
+        /// Its name.
+        key: Key,
+    },
     /// An object changed.
-    Updated { kind: String, key: Key },
+    Updated {
+        /// The kind of the object.
+        kind: String,
+        /// Its name.
+        key: Key,
+    },
     /// An object went away.
-    Deleted { kind: String, key: Key },
+    Deleted {
+        /// The kind of the object.
+        kind: String,
+        /// Its name.
+        key: Key,
+    },
     /// The root's own spec changed; this one skips backoff.
-    SpecChanged { generation: i64 },
+    SpecChanged {
+        /// What the spec is now.
+        generation: i64,
+    },
     /// The periodic look at everything.
     Resync,
     /// The last run failed.
-    Retry { failures: u32 },
+    Retry {
+        /// How often in a row.
+        failures: u32,
+    },
     /// The last run asked for it.
     Requested,
     /// The cache had not seen our own last writes yet.
     Consistency,
     /// Something outside of the cluster.
     External(String),
+}
+
+/// A word for programs, and a sentence for people.
+impl Serialize for Wake {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_map(Some(2))?;
+        fields.serialize_entry("because", self.label())?;
+        fields.serialize_entry("text", &self.to_string())?;
+        fields.end()
+    }
 }
 
 impl fmt::Display for Wake {

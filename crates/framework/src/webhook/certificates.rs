@@ -24,25 +24,35 @@ pub type Names = Vec<String>;
 pub struct Material {
     /// Oldest first. All of them are trusted.
     pub authorities: Vec<Authority>,
+    /// What is shown to API servers.
     pub serving: Option<Serving>,
 }
 
 /// An authority that signs serving certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authority {
+    /// In PEM.
     pub certificate: String,
+    /// Its private key, in PEM.
     pub key: String,
+    /// From when on it is valid.
     pub since: Timestamp,
+    /// Until when.
     pub until: Timestamp,
 }
 
 /// A serving certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Serving {
+    /// In PEM.
     pub certificate: String,
+    /// Its private key, in PEM.
     pub key: String,
+    /// From when on it is valid.
     pub since: Timestamp,
+    /// Until when.
     pub until: Timestamp,
+    /// The host names that it is for.
     pub names: Names,
     /// The certificate of the authority that signed it.
     pub signer: String,

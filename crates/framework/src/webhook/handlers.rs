@@ -16,9 +16,13 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
+    /// It is created.
     Create,
+    /// It is changed.
     Update,
+    /// It is deleted.
     Delete,
+    /// Somebody connects to it.
     Connect,
 }
 
@@ -26,17 +30,23 @@ pub enum Operation {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", bound = "K: serde::de::DeserializeOwned")]
 pub struct Asked<K> {
+    /// The number of the question.
     pub uid: String,
+    /// What shall be done.
     pub operation: Operation,
+    /// The name of the object; empty where the server makes it.
     #[serde(default)]
     pub name: String,
+    /// Its namespace.
     pub namespace: Option<String>,
     /// The object as it shall be; none when it is deleted.
     pub object: Option<K>,
     /// The object as it is; none when it is created.
     pub old_object: Option<K>,
+    /// Whether nothing will be stored.
     #[serde(default)]
     pub dry_run: bool,
+    /// Who asks.
     #[serde(default)]
     pub user_info: Value,
 }
@@ -44,10 +54,12 @@ pub struct Asked<K> {
 /// Why an object is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
+    /// What people read.
     pub message: String,
 }
 
 impl Denial {
+    /// A denial, with the reason.
     pub fn new(message: impl Into<String>) -> Self {
         Denial {
             message: message.into(),

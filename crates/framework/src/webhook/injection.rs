@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 /// A configuration that points to our webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
+    /// A ValidatingWebhookConfiguration, by name.
     Validating(String),
+    /// A MutatingWebhookConfiguration, by name.
     Mutating(String),
     /// The conversion of a CustomResourceDefinition.
     Conversion(String),

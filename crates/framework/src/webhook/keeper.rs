@@ -19,11 +19,13 @@ use tokio_util::sync::CancellationToken;
 /// Where certificates are kept, and who has to know them.
 #[derive(Clone, Debug)]
 pub struct WebhookOptions {
+    /// Where the Secret is.
     pub namespace: String,
     /// The Secret that all replicas share.
     pub secret: String,
     /// The host names under which the API server reaches us: those of the Service, or of a developer's machine.
     pub names: Names,
+    /// The configurations whose `caBundle` is kept current.
     pub targets: Vec<Target>,
     /// How often everything is looked at.
     pub every: Duration,
