@@ -51,6 +51,8 @@ pub struct Poster {
     /// The name of this replica.
     instance: String,
     series: HashMap<Identity, Series>,
+    /// Events posted so far: two of the same moment have different names.
+    posted: i128,
 }
 
 /// News with the same identity are repetitions.
@@ -84,6 +86,7 @@ pub fn channel(
         controller: controller.to_owned(),
         instance: instance.to_owned(),
         series: HashMap::new(),
+        posted: 0,
     };
     (Recorder { sender, dropped, clock }, poster)
 }
@@ -146,8 +149,9 @@ impl Poster {
     async fn create(&mut self, news: News, identity: Identity) -> Result<(), kube::Error> {
         let namespace = news.about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let base = news.about.name.clone().unwrap_or_default();
-        // Unique without asking anybody: the time, as client-go does it.
-        let name = format!("{}.{:x}", shorten_name(&base), news.at.as_nanosecond());
+        // Unique without asking anybody: the time, as client-go does it, and a number.
+        self.posted += 1;
+        let name = format!("{}.{:x}", shorten_name(&base), news.at.as_nanosecond() + self.posted);
         let severity = match news.severity {
             Severity::Normal => "Normal",
             Severity::Warning => "Warning",
