@@ -9,6 +9,7 @@ mod index;
 mod reflector;
 mod revision;
 mod store;
+mod upheaval;
 
 pub use index::Index;
 pub use revision::Revision;
@@ -126,6 +127,7 @@ struct Shared {
     settings: CacheSettings,
     metrics: Metrics,
     informers: Mutex<Informers>,
+    upheavals: upheaval::Upheavals,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -183,6 +185,7 @@ impl Cache {
                 settings,
                 metrics,
                 informers: Mutex::default(),
+                upheavals: upheaval::Upheavals::default(),
                 stop: CancellationToken::new(),
                 tasks: TaskTracker::new(),
             }),
@@ -289,6 +292,8 @@ impl Cache {
                     fields: fields.clone(),
                     transform: transform.clone(),
                     settings: cache.shared.settings.clone(),
+                    part: cache.shared.upheavals.join(),
+                    upheavals: cache.shared.upheavals.clone(),
                 };
                 let stop = cache.shared.stop.clone();
                 cache.shared.tasks.spawn(async move {
@@ -345,6 +350,12 @@ impl Cache {
             .filter(|known| known.kind == *kind)
             .map(|known| known.facts.clone())
             .collect()
+    }
+
+    /// Whether the server's history went back and not everything was looked at again: the stores may not fit
+    /// together.
+    pub fn in_doubt(&self) -> bool {
+        self.shared.upheavals.in_doubt()
     }
 
     /// Ends every watch, and does not wait for that.

@@ -77,6 +77,9 @@ impl Gate {
 
     /// What the cache has not seen yet of the last writes of a key's reconcile.
     pub fn behind(&self, key: &Key, now: Instant) -> Option<String> {
+        if self.cache.in_doubt() {
+            return Some("a server that was restored".to_owned());
+        }
         let mut expected = self.expected.lock();
         let waiting = expected.get_mut(key)?;
         if now.saturating_duration_since(waiting.since) > PATIENCE {

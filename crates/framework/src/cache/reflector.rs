@@ -5,6 +5,7 @@
 //! enough to own.
 
 use super::decode::{self, Decoded, Line, Page};
+use super::upheaval::Upheavals;
 use super::{CacheSettings, Revision, Store, Transform};
 use crate::error::status_of;
 use crate::kind::Object;
@@ -29,6 +30,9 @@ pub(super) struct Reflector<K> {
     pub fields: Option<String>,
     pub transform: Option<Transform<K>>,
     pub settings: CacheSettings,
+    /// What the watches of one cache tell each other, and which of them this is.
+    pub upheavals: Upheavals,
+    pub part: usize,
 }
 
 /// Where the loop stands. Each failure says which state it leads to.
@@ -153,6 +157,7 @@ impl<K: Object> Reflector<K> {
 
     async fn list(&self) -> Result<String, (Trouble, Option<String>)> {
         let failed = |trouble| (trouble, None);
+        let upheavals = self.upheavals.count();
         let mut items: Vec<Decoded<K>> = Vec::new();
         let mut token: Option<String> = None;
         loop {
@@ -166,6 +171,11 @@ impl<K: Object> Reflector<K> {
                         self.reshape(item);
                     }
                     let namespace = self.namespace.as_deref();
+                    // The others hear of it before anybody hears of what is in the list.
+                    match ours > page.revision {
+                        true => self.upheavals.went_back(self.part),
+                        false => self.upheavals.confirmed(self.part, upheavals),
+                    }
                     self.store.replace(namespace, items);
                     match ours > page.revision {
                         true => self.store.rewind(namespace, page.revision),
@@ -194,12 +204,14 @@ impl<K: Object> Reflector<K> {
     /// Asks how far the server is, after a broken connection.
     async fn confirm(&self, from: &str) -> Result<State, (Trouble, Option<String>)> {
         let back = |trouble| (trouble, Some(from.to_owned()));
+        let upheavals = self.upheavals.count();
         let page = self.page(None, 1).await.map_err(back)?;
         let ours = Revision::parse(from);
         if page.revision < ours {
             let theirs = page.revision;
             return Err((Trouble::WentBack { ours, theirs }, None));
         }
+        self.upheavals.confirmed(self.part, upheavals);
         Ok(State::Listed { from: from.to_owned() })
     }
 
@@ -228,7 +240,12 @@ impl<K: Object> Reflector<K> {
             .map_err(silent)??;
         let mut buffer = BytesMut::new();
         loop {
-            let frame = tokio::time::timeout(silence, body.frame()).await.map_err(silent)?;
+            let frame = tokio::select! {
+                frame = tokio::time::timeout(silence, body.frame()) => frame.map_err(silent)?,
+                () = self.upheavals.concerns(self.part) => {
+                    return Err(Trouble::Broken("another watch found the server restored".to_owned()));
+                }
+            };
             let data = match frame {
                 None => return Ok(()),
                 Some(Err(error)) => return Err(Trouble::Broken(error.to_string())),

@@ -53,10 +53,13 @@ async fn forward(mut near: TcpStream, server: String, mut whole: watch::Receiver
     let Ok(mut far) = TcpStream::connect(&server).await else {
         return;
     };
+    let mut cut = whole.clone();
+    let is_cut = async {
+        let _ = cut.wait_for(|whole| !*whole).await;
+    };
     tokio::select! {
-        _ = copy_bidirectional(&mut near, &mut far) => {}
-        _ = whole.wait_for(|whole| !*whole) => {
-            let _ = whole.wait_for(|whole| *whole).await;
-        }
+        _ = copy_bidirectional(&mut near, &mut far) => return,
+        () = is_cut => {}
     }
+    let _ = whole.wait_for(|whole| *whole).await;
 }

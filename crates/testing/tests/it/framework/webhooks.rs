@@ -94,9 +94,7 @@ pub async fn f40_a_webhook_that_is_down_stops_neither_what_runs_nor_the_operator
     let (options, hooks) = (options(&world, &name), hooks());
     let operator = world.operator_with("two", &world.faults, |manager| {
         // Whoever checks a certificate looks at the machine's clock.
-        manager
-            .clock(stead::clock::system())
-            .webhooks(listener, options, hooks)
+        manager.clock(stead::clock::system()).webhooks(listener, options, hooks)
     });
     // It starts, repairs, and puts its own authority where the API server looks for it.
     world
@@ -125,9 +123,7 @@ pub async fn f41_a_certificate_made_anew_is_served_and_known_at_once(world: Worl
     let secret = options.secret.clone();
     let operator = world.operator_with("one", &world.faults, |manager| {
         // Whoever checks a certificate looks at the machine's clock.
-        manager
-            .clock(stead::clock::system())
-            .webhooks(listener, options, hooks)
+        manager.clock(stead::clock::system()).webhooks(listener, options, hooks)
     });
     expect_shelf_accepted(&world, "poems", 1).await;
     let bundle = async || {

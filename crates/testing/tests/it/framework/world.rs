@@ -320,11 +320,6 @@ impl Running {
         let _ = self.task.await;
     }
 
-    /// How often a key failed in a row.
-    pub fn failures(&self, key: &Key) -> u32 {
-        self.controller.queue.inspect(|ledger| ledger.failures(key))
-    }
-
     /// How the last run of a key ended.
     pub fn last_outcome(&self, key: &Key) -> String {
         let story = self.controller.history.of(key).unwrap_or_default();
