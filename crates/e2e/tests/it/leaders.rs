@@ -168,7 +168,6 @@ impl Stage {
         }
         churning.abort();
         self.judge(&first, &second);
-        eprintln!("{name}: another led after {taken:?}");
         match blow {
             Blow::Kill => assert!(taken <= AFTER_A_KILL, "{taken:?}"),
             Blow::Terminate => {
