@@ -24,6 +24,7 @@ pub enum Tool {
     Etcd,
     /// Its command line.
     Etcdctl,
+    /// Helm.
     Helm,
 }
 
