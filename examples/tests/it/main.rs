@@ -142,16 +142,18 @@ async fn convert(port: u16, bundle: serde_json::Value) -> serde_json::Value {
         "contexts": [{"name": "webhook", "context": {"cluster": "webhook", "user": "webhook"}}],
         "current-context": "webhook",
     });
-    let kubeconfig = serde_json::from_value(kubeconfig).unwrap();
+    let kubeconfig = serde_json::from_value(kubeconfig).expect("a webhook that answers");
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
-    let client = kube::Client::try_from(config.unwrap()).unwrap();
+    let client = kube::Client::try_from(config.expect("a webhook that answers")).expect("a webhook that answers");
     let review = serde_json::json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
         "request": {"uid": "1", "desiredAPIVersion": "example.com/v2", "objects": [
             {"apiVersion": "example.com/v1", "kind": "Sheet", "metadata": {"name": "a"}, "spec": {"width": 3, "height": 4}}]},
     });
     let request = http::Request::post("/convert").header("content-type", "application/json");
-    let request = request.body(review.to_string().into_bytes()).unwrap();
-    let answer: serde_json::Value = client.request(request).await.unwrap();
+    let request = request
+        .body(review.to_string().into_bytes())
+        .expect("a webhook that answers");
+    let answer: serde_json::Value = client.request(request).await.expect("a webhook that answers");
     answer["response"]["convertedObjects"][0].clone()
 }
