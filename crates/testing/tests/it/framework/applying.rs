@@ -36,7 +36,9 @@ pub async fn a_restarted_operator_finds_its_work_done_and_writes_nothing(world: 
             _ => Ok(()),
         }
     };
-    wait::until("the shelf was looked at", SOON, observed).await.unwrap();
+    wait::until("the shelf was looked at", SOON, observed)
+        .await
+        .expect("the cluster does its part");
     world.expect_quiet(&operator).await;
     assert_eq!(world.faults.effective_writes().len(), 0);
     operator.stop().await;
@@ -51,10 +53,10 @@ pub async fn f23_only_our_fields_of_an_edited_child_are_reverted(world: World) {
         .books()
         .patch("poems-0", &PatchParams::default(), &Patch::Merge(patch))
         .await
-        .unwrap();
+        .expect("the cluster does its part");
     world.expect_full("poems", 1).await;
-    let book = world.books().get("poems-0").await.unwrap();
-    assert_eq!(book.data.as_ref().unwrap()["note"], "mine");
+    let book = world.books().get("poems-0").await.expect("the cluster does its part");
+    assert_eq!(book.data.as_ref().expect("the cluster does its part")["note"], "mine");
     assert_eq!(book.labels()["keep"], "me");
     operator.stop().await;
 }
@@ -63,7 +65,11 @@ pub async fn f24_a_deleted_child_comes_back(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 2).await;
     world.expect_full("poems", 2).await;
-    world.books().delete("poems-1", &DeleteParams::default()).await.unwrap();
+    world
+        .books()
+        .delete("poems-1", &DeleteParams::default())
+        .await
+        .expect("the cluster does its part");
     world.expect_full("poems", 2).await;
     operator.stop().await;
 }
@@ -72,7 +78,11 @@ pub async fn f26_an_object_that_is_not_ours_is_left_alone_and_named_in_a_conditi
     let mut theirs = ConfigMap::default();
     theirs.metadata.name = Some("poems-0".to_owned());
     theirs.data = Some([("of".to_owned(), "somebody".to_owned())].into());
-    world.books().create(&PostParams::default(), &theirs).await.unwrap();
+    world
+        .books()
+        .create(&PostParams::default(), &theirs)
+        .await
+        .expect("the cluster does its part");
     let operator = world.operator();
     world.create_shelf("poems", 2).await;
     let message = world.expect_condition("poems", "Stalled", "NameTaken").await;
@@ -80,10 +90,14 @@ pub async fn f26_an_object_that_is_not_ours_is_left_alone_and_named_in_a_conditi
         message.contains(&format!("ConfigMap {}/poems-0", world.namespace)),
         "{message}"
     );
-    let book = world.books().get("poems-0").await.unwrap();
-    assert_eq!(book.data.unwrap()["of"], "somebody");
+    let book = world.books().get("poems-0").await.expect("the cluster does its part");
+    assert_eq!(book.data.expect("the cluster does its part")["of"], "somebody");
     // Once the name is free the operator gets on by itself.
-    world.books().delete("poems-0", &DeleteParams::default()).await.unwrap();
+    world
+        .books()
+        .delete("poems-0", &DeleteParams::default())
+        .await
+        .expect("the cluster does its part");
     world.expect_full("poems", 2).await;
     operator.stop().await;
 }
@@ -96,7 +110,11 @@ pub async fn f26_a_name_that_is_taken_behind_the_caches_back_is_not_taken_over(w
     let mut theirs = ConfigMap::default();
     theirs.metadata.name = Some("poems-1".to_owned());
     theirs.data = Some([("of".to_owned(), "somebody".to_owned())].into());
-    world.books().create(&PostParams::default(), &theirs).await.unwrap();
+    world
+        .books()
+        .create(&PostParams::default(), &theirs)
+        .await
+        .expect("the cluster does its part");
     world.resize("poems", 2).await;
     // The cache says that the name is free, so the operator tries, and the server refuses.
     wait::until("a refused write", SOON, || async {
@@ -108,28 +126,39 @@ pub async fn f26_a_name_that_is_taken_behind_the_caches_back_is_not_taken_over(w
         if refused { Ok(()) } else { Err("none yet") }
     })
     .await
-    .unwrap();
+    .expect("the cluster does its part");
     world.faults.heal();
     world.expect_condition("poems", "Stalled", "NameTaken").await;
-    let book = world.books().get("poems-1").await.unwrap();
-    assert_eq!(book.data.unwrap()["of"], "somebody");
+    let book = world.books().get("poems-1").await.expect("the cluster does its part");
+    assert_eq!(book.data.expect("the cluster does its part")["of"], "somebody");
     operator.stop().await;
 }
 
 pub async fn f27_a_child_that_another_root_controls_is_refused_to_the_second(world: World) {
     let mut root = ConfigMap::default();
     root.metadata.name = Some("another-root".to_owned());
-    let root = world.books().create(&PostParams::default(), &root).await.unwrap();
+    let root = world
+        .books()
+        .create(&PostParams::default(), &root)
+        .await
+        .expect("the cluster does its part");
     let mut child = ConfigMap::default();
     child.metadata.name = Some("poems-0".to_owned());
     child.metadata.owner_references = Some(root.controller_owner_ref(&()).into_iter().collect());
-    world.books().create(&PostParams::default(), &child).await.unwrap();
+    world
+        .books()
+        .create(&PostParams::default(), &child)
+        .await
+        .expect("the cluster does its part");
     let operator = world.operator();
     world.create_shelf("poems", 1).await;
     let message = world.expect_condition("poems", "Stalled", "NameTaken").await;
     assert!(message.contains("controlled by ConfigMap another-root"), "{message}");
-    let child = world.books().get("poems-0").await.unwrap();
-    assert_eq!(child.owner_references()[0].uid, root.metadata.uid.unwrap());
+    let child = world.books().get("poems-0").await.expect("the cluster does its part");
+    assert_eq!(
+        child.owner_references()[0].uid,
+        root.metadata.uid.expect("the cluster does its part")
+    );
     operator.stop().await;
 }
 
@@ -138,12 +167,12 @@ pub async fn f29_a_field_that_cannot_be_changed_is_refused_and_said(world: World
     world.create_shelf(SEALED, 1).await;
     world.expect_full(SEALED, 1).await;
     let sealed = book_name(SEALED, 0);
-    let before = world.books().get(&sealed).await.unwrap();
+    let before = world.books().get(&sealed).await.expect("the cluster does its part");
     world.resize(SEALED, 2).await;
     let message = world.expect_condition(SEALED, "Stalled", "Rejected").await;
     assert!(message.contains("immutable"), "{message}");
     world.expect_event(SEALED, "Rejected").await;
-    let after = world.books().get(&sealed).await.unwrap();
+    let after = world.books().get(&sealed).await.expect("the cluster does its part");
     assert_eq!(after.metadata.uid, before.metadata.uid, "it was replaced in silence");
     // The old spec again, and all is well at once.
     world.resize(SEALED, 1).await;
@@ -156,10 +185,10 @@ pub async fn f29_a_child_that_may_be_replaced_is_and_an_event_says_so(world: Wor
     world.create_shelf(REPRINTED, 1).await;
     world.expect_full(REPRINTED, 1).await;
     let reprinted = book_name(REPRINTED, 0);
-    let before = world.books().get(&reprinted).await.unwrap();
+    let before = world.books().get(&reprinted).await.expect("the cluster does its part");
     world.resize(REPRINTED, 2).await;
     world.expect_full(REPRINTED, 2).await;
-    let after = world.books().get(&reprinted).await.unwrap();
+    let after = world.books().get(&reprinted).await.expect("the cluster does its part");
     assert_ne!(after.metadata.uid, before.metadata.uid);
     let told = world.expect_event(REPRINTED, "Replaced").await;
     assert!(told.contains(&reprinted), "{told}");
@@ -208,7 +237,7 @@ pub async fn f44_a_field_that_somebody_takes_back_again_and_again_is_left_to_the
         }
     })
     .await
-    .unwrap();
+    .expect("the cluster does its part");
     world.expect_quiet(&operator).await;
     let before = world.faults.effective_writes().len();
     let patch = json!({"data": {"of": "the rival's"}});
@@ -216,7 +245,7 @@ pub async fn f44_a_field_that_somebody_takes_back_again_and_again_is_left_to_the
         .books()
         .patch("poems-0", &PatchParams::default(), &Patch::Merge(patch))
         .await
-        .unwrap();
+        .expect("the cluster does its part");
     world.expect_quiet(&operator).await;
     assert_eq!(world.faults.effective_writes().len(), before, "the war goes on");
     operator.stop().await;

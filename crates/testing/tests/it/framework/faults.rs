@@ -62,7 +62,12 @@ pub async fn f4_a_busy_server_does_not_cost_the_lease(world: World) {
     world.faults.heal();
     world.expect_full("poems", 2).await;
     let leases: Api<Lease> = Api::namespaced(world.client.clone(), &world.namespace);
-    let lease = leases.get("librarian").await.unwrap().spec.unwrap();
+    let lease = leases
+        .get("librarian")
+        .await
+        .expect("the cluster does its part")
+        .spec
+        .expect("the cluster does its part");
     assert_eq!(lease.lease_transitions, Some(0), "{lease:?}");
     operator.stop().await;
 }
@@ -99,7 +104,7 @@ pub async fn f5_a_server_that_fails_for_a_while_is_retried_with_growing_pauses(w
         pauses.iter().all(|pause| *pause <= LONGEST_BACKOFF + slack),
         "{pauses:?}"
     );
-    let capped = usize::try_from(outage.as_millis() / LONGEST_BACKOFF.as_millis()).unwrap();
+    let capped = usize::try_from(outage.as_millis() / LONGEST_BACKOFF.as_millis()).expect("the cluster does its part");
     assert!(
         attempts.len() <= capped + 6,
         "{} attempts in {outage:?}",
@@ -116,7 +121,11 @@ pub async fn f6_a_child_deleted_while_the_watch_expired_is_noticed(world: World)
     world.create_shelf("poems", 2).await;
     world.expect_full("poems", 2).await;
     world.faults.freeze("configmaps");
-    world.books().delete("poems-1", &DeleteParams::default()).await.unwrap();
+    world
+        .books()
+        .delete("poems-1", &DeleteParams::default())
+        .await
+        .expect("the cluster does its part");
     // The silent watch is opened anew and finds its revision gone.
     world
         .faults
@@ -131,7 +140,7 @@ pub async fn f6_a_child_deleted_while_the_watch_expired_is_noticed(world: World)
         if watches >= 2 { Ok(()) } else { Err(watches) }
     })
     .await
-    .unwrap();
+    .expect("the cluster does its part");
     world.faults.heal();
     world.expect_full("poems", 2).await;
     operator.stop().await;
@@ -164,7 +173,7 @@ pub async fn f15_a_key_waits_until_the_cache_has_seen_its_own_writes(world: Worl
         }
     })
     .await
-    .unwrap();
+    .expect("the cluster does its part");
     let before = librarian.observed.load(Ordering::SeqCst);
     world.faults.forget();
     world.resize("poems", 3).await;
@@ -176,7 +185,9 @@ pub async fn f15_a_key_waits_until_the_cache_has_seen_its_own_writes(world: Worl
             .inspect(|ledger| ledger.pending_reasons(&world.key("poems")).len());
         if waiting > 0 { Ok(()) } else { Err(waiting) }
     };
-    wait::until("the key waits", SOON, deferred).await.unwrap();
+    wait::until("the key waits", SOON, deferred)
+        .await
+        .expect("the cluster does its part");
     assert_eq!(
         librarian.observed.load(Ordering::SeqCst),
         before,
@@ -218,11 +229,19 @@ pub async fn f11_a_child_deleted_and_created_between_two_looks_is_another_one(wo
     world.expect_full("poems", 1).await;
     world.expect_quiet(&operator).await;
     world.faults.freeze("configmaps");
-    let ours = world.books().get("poems-0").await.unwrap();
-    world.books().delete("poems-0", &DeleteParams::default()).await.unwrap();
+    let ours = world.books().get("poems-0").await.expect("the cluster does its part");
+    world
+        .books()
+        .delete("poems-0", &DeleteParams::default())
+        .await
+        .expect("the cluster does its part");
     let mut theirs = ConfigMap::default();
     theirs.metadata.name = Some("poems-0".to_owned());
-    let theirs = world.books().create(&PostParams::default(), &theirs).await.unwrap();
+    let theirs = world
+        .books()
+        .create(&PostParams::default(), &theirs)
+        .await
+        .expect("the cluster does its part");
     assert_ne!(ours.metadata.uid, theirs.metadata.uid);
     // The operator sees only the end: the watch expires, and the new list has another object of that name.
     world
@@ -230,7 +249,7 @@ pub async fn f11_a_child_deleted_and_created_between_two_looks_is_another_one(wo
         .next(1, Fault::Expire, |sent| sent.is_watch() && sent.is_about("configmaps"));
     world.faults.hang_up();
     world.expect_condition("poems", "Stalled", "NameTaken").await;
-    let left = world.books().get("poems-0").await.unwrap();
+    let left = world.books().get("poems-0").await.expect("the cluster does its part");
     assert_eq!((left.metadata.uid, left.data), (theirs.metadata.uid, None));
     operator.stop().await;
 }
@@ -245,7 +264,11 @@ pub async fn f22_a_run_whose_root_was_created_again_meanwhile_writes_nothing(wor
             librarian.observed.load(Ordering::SeqCst) == 1
         })
         .await;
-    world.shelves().delete(MOODY, &DeleteParams::default()).await.unwrap();
+    world
+        .shelves()
+        .delete(MOODY, &DeleteParams::default())
+        .await
+        .expect("the cluster does its part");
     let second = world.create_shelf(MOODY, 2).await;
     assert_ne!(first.metadata.uid, second.metadata.uid);
     let key = world.key(MOODY);
@@ -259,14 +282,14 @@ pub async fn f22_a_run_whose_root_was_created_again_meanwhile_writes_nothing(wor
     librarian.door.add_permits(1);
     world.expect_full(MOODY, 2).await;
     world.expect_quiet(&operator).await;
-    let old = first.metadata.uid.unwrap();
+    let old = first.metadata.uid.expect("the cluster does its part");
     let sent = world.faults.sent();
     let written = sent.iter().filter(|sent| work(sent));
     for sent in written {
         let body = String::from_utf8_lossy(&sent.body).into_owned();
         assert!(!body.contains(&old), "the old run wrote {}", sent.path);
     }
-    let story = operator.controller.history.of(&key).unwrap();
+    let story = operator.controller.history.of(&key).expect("the cluster does its part");
     let aborted = story
         .notable
         .iter()
@@ -321,9 +344,15 @@ pub async fn f37_a_panic_concerns_its_own_object_alone(world: World) {
         }
     })
     .await
-    .unwrap();
-    let story = operator.controller.history.of(&key).unwrap();
-    assert!(story.last.unwrap().outcome.contains("the librarian dropped a book"));
+    .expect("the cluster does its part");
+    let story = operator.controller.history.of(&key).expect("the cluster does its part");
+    assert!(
+        story
+            .last
+            .expect("the cluster does its part")
+            .outcome
+            .contains("the librarian dropped a book")
+    );
     librarian.mood.store(CALM, Ordering::SeqCst);
     world.expect_full("moody", 1).await;
     operator.stop().await;
@@ -348,7 +377,7 @@ pub async fn f38_a_hung_reconcile_is_cancelled_and_tried_again(world: World) {
         }
     })
     .await
-    .unwrap();
+    .expect("the cluster does its part");
     librarian.mood.store(CALM, Ordering::SeqCst);
     world.expect_full("moody", 1).await;
     operator.stop().await;
@@ -378,11 +407,15 @@ pub async fn f14_nothing_is_deleted_by_a_plan_that_an_old_cache_made(world: Worl
     // its old view does not want.
     world.faults.freeze("poddisruptionbudgets");
     world.resize("poems", 2).await;
-    let mut book = world.books().get("poems-0").await.unwrap();
+    let mut book = world.books().get("poems-0").await.expect("the cluster does its part");
     book.metadata.name = Some("poems-1".to_owned());
     book.metadata.resource_version = None;
     book.metadata.managed_fields = None;
-    world.books().create(&PostParams::default(), &book).await.unwrap();
+    world
+        .books()
+        .create(&PostParams::default(), &book)
+        .await
+        .expect("the cluster does its part");
     let reads = || async {
         let sent = world.faults.sent();
         let read = sent
@@ -396,7 +429,7 @@ pub async fn f14_nothing_is_deleted_by_a_plan_that_an_old_cache_made(world: Worl
     };
     wait::until("the operator wants to prune and reads the root first", SOON, reads)
         .await
-        .unwrap();
+        .expect("the cluster does its part");
     let deleted = world
         .faults
         .sent()

@@ -53,14 +53,14 @@ pub async fn f21_a_leader_that_is_asked_to_stop_finishes_its_step_and_then_gives
         }
     })
     .await
-    .unwrap();
+    .expect("the cluster does its part");
     one.stop().await;
     let sent = first.sent();
-    let last_work = sent.iter().rposition(work).unwrap();
+    let last_work = sent.iter().rposition(work).expect("the cluster does its part");
     let released = sent
         .iter()
         .rposition(|sent| sent.is_write() && sent.is_about("leases"))
-        .unwrap();
+        .expect("the cluster does its part");
     assert!(last_work < released, "the Lease was given back while work ran");
     assert!(
         sent[last_work].code.is_some_and(|code| code < 300),
@@ -102,7 +102,7 @@ pub async fn f20_a_leader_that_is_cut_off_stops_before_another_starts(world: Wor
         if looked >= 3 { Ok(()) } else { Err(looked) }
     })
     .await
-    .unwrap();
+    .expect("the cluster does its part");
     assert_eq!(first.effective_writes().len(), 0);
     expect_holder(&world, "two").await;
     one.stop().await;
@@ -165,7 +165,12 @@ pub async fn f17_a_wall_clock_that_jumps_by_an_hour_moves_no_lease(world: World)
     for hours in [1, -2, 25] {
         clock.jump(SignedDuration::from_hours(hours));
         tokio::time::sleep(world.election().lease * 2).await;
-        let lease = leases(&world).get("librarian").await.unwrap().spec.unwrap();
+        let lease = leases(&world)
+            .get("librarian")
+            .await
+            .expect("the cluster does its part")
+            .spec
+            .expect("the cluster does its part");
         assert_eq!(lease.holder_identity.as_deref(), Some("one"));
         assert_eq!(lease.lease_transitions, Some(0));
     }
@@ -184,13 +189,13 @@ pub async fn f19_a_leader_whose_lease_is_deleted_or_stolen_steps_down_first(worl
     leases(&world)
         .delete("librarian", &DeleteParams::default())
         .await
-        .unwrap();
+        .expect("the cluster does its part");
     expect_holder(&world, "one").await;
     let stolen = json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 2}});
     leases(&world)
         .patch("librarian", &PatchParams::default(), &Patch::Merge(stolen))
         .await
-        .unwrap();
+        .expect("the cluster does its part");
     world.create_shelf("poems", 1).await;
     // The thief never renews, so after its time the Lease is taken again, and only then work goes on.
     expect_holder(&world, "one").await;
