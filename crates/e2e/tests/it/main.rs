@@ -3,8 +3,8 @@
 mod binary;
 mod clients;
 mod demo;
-mod explain;
 mod ecosystems;
+mod explain;
 mod extension;
 mod helm;
 mod images;
