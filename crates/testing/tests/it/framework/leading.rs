@@ -109,8 +109,11 @@ pub async fn f20_a_leader_that_is_cut_off_stops_before_another_starts(world: Wor
     two.stop().await;
 }
 
+/// Chooses the write of a leader that is on its way when it is paused.
+type Choice = fn(&Sent) -> bool;
+
 /// A leader is paused with a write already on its way: it cannot renew, and the write arrives when it likes.
-fn pause_at(first: &Faults, pause: Duration, write: fn(&Sent) -> bool) {
+fn pause_at(first: &Faults, pause: Duration, write: Choice) {
     first.next(usize::MAX, Fault::LoseRequest, |sent| sent.is_about("leases"));
     first.next(1, Fault::Late(pause), move |sent| work(sent) && write(sent));
     let log = first.clone();
@@ -120,7 +123,7 @@ fn pause_at(first: &Faults, pause: Duration, write: fn(&Sent) -> bool) {
 
 pub async fn f16_writes_of_a_leader_that_was_paused_arrive_late_and_are_refused(world: World) {
     let pause = world.long(Duration::from_secs(60), Duration::from_secs(8));
-    let variants: [(&str, i32, fn(&Sent) -> bool); 3] = [
+    let variants: [(&str, i32, Choice); 3] = [
         // An update, a delete, and the create of a book that another will have made.
         ("updates", 3, |sent| sent.path.ends_with("-0")),
         ("deletes", 1, |sent| sent.method == http::Method::DELETE),
