@@ -16,6 +16,7 @@ pub mod query;
 pub mod request;
 pub mod respond;
 mod state;
+pub mod wires;
 
 pub use body::Body;
 pub(crate) use dispatch::generic;

@@ -26,7 +26,7 @@ mod plan_tests;
 use crate::clock::Clock;
 use registration::{Capacity, Isolation, NodeConfig, Role};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
 /// The names of the zones that nodes are spread over.
@@ -75,6 +75,8 @@ pub struct ProcessNodes {
     pub folder: std::path::PathBuf,
     /// This binary, which must lead `run-container` to [`process::entry::main`].
     pub own: std::path::PathBuf,
+    /// Filled with the pods' network, for others of this process who want to reach it.
+    pub network: Arc<OnceLock<Arc<network::Network>>>,
     /// Where the user's own images are looked up.
     pub images: process::images::Places,
     /// Where the agent's own server listens; without it there are no logs, exec or port-forward.
@@ -90,11 +92,14 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         mut nodes,
         folder,
         own,
+        network: shared,
         images,
         serving,
     } = settings;
     std::fs::create_dir_all(folder.join("pods"))?;
     let network = Arc::new(network::Network::open(&own, &folder).await);
+    // Whoever set it before keeps it: there is one network in a process.
+    let _ = shared.set(network.clone());
     let cgroups = process::cgroups::Cgroups::find();
     for node in &mut nodes {
         node.isolation.network = network.describe().to_owned();

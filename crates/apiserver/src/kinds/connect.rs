@@ -123,6 +123,7 @@ pub async fn proxy(call: &Call, body: Body) -> Result<Response<Body>> {
         port,
         path,
         tls: None,
+        wires: call.shared.wires.clone(),
     };
     let upgrade = call.upgrade.lock().take();
     forward(target, method(call), &call.headers, body, upgrade).await
@@ -272,6 +273,7 @@ async fn to_node(call: &Call, node: &str, path: String, method: Method, body: Bo
         port: port(&value).unwrap_or(10250),
         path,
         tls: call.shared.kubelet.clone(),
+        wires: call.shared.wires.clone(),
     };
     let upgrade = call.upgrade.lock().take();
     forward(target, method, &call.headers, body, upgrade).await

@@ -224,6 +224,7 @@ async fn summary(call: &Call, host: String, port: u16) -> Option<BTreeMap<String
         port,
         path: "/stats/summary".to_string(),
         tls: call.shared.kubelet.clone(),
+        wires: call.shared.wires.clone(),
     };
     let answer = forward(target, Method::GET, &HeaderMap::new(), forward::empty(), None).await;
     let answer = answer.ok().filter(|answer| answer.status().is_success())?;

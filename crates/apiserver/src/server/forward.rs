@@ -4,6 +4,7 @@
 //! attach and port-forward need no knowledge of what is spoken on them.
 
 use super::body::{Body, BoxError};
+use super::wires::Wires;
 use crate::error::{ApiError, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri};
@@ -14,7 +15,6 @@ use rustls_pki_types::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// How long a connection may take to come about.
@@ -36,6 +36,7 @@ pub struct Target {
     pub path: String,
     /// Present if the other side speaks TLS.
     pub tls: Option<Arc<rustls::ClientConfig>>,
+    pub wires: Wires,
 }
 
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -83,8 +84,7 @@ pub async fn forward(
 }
 
 async fn connect(target: &Target) -> Result<Box<dyn Connection>, BoxError> {
-    let stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
-    stream.set_nodelay(true)?;
+    let stream = target.wires.connect(&target.host, target.port).await?;
     match &target.tls {
         None => Ok(Box::new(stream)),
         Some(config) => {

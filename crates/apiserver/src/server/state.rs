@@ -2,6 +2,7 @@
 
 use super::limits::{InFlight, Limits};
 use super::metrics::Metrics;
+use super::wires::Wires;
 use crate::admission;
 use crate::auth::Auth;
 use crate::catalogue::Catalogue;
@@ -30,6 +31,8 @@ pub struct Config {
     pub auth: Option<Auth>,
     /// How the server presents itself to kubelets; without it, it speaks plain HTTP with them.
     pub kubelet: Option<Arc<rustls::ClientConfig>>,
+    /// How the server reaches pods that are on a network of their own.
+    pub wires: Wires,
     pub admission: admission::Settings,
 }
 
@@ -55,6 +58,7 @@ pub struct Shared {
     pub network: Network,
     pub auth: Auth,
     pub(crate) kubelet: Option<Arc<rustls::ClientConfig>>,
+    pub(crate) wires: Wires,
     /// What admission reads of the cluster.
     pub admission: Arc<admission::Views>,
     pub settings: admission::Settings,
@@ -93,6 +97,7 @@ impl Config {
             advertised: None,
             auth: None,
             kubelet: None,
+            wires: Wires::default(),
             admission: admission::Settings::default(),
         }
     }
@@ -116,6 +121,7 @@ impl Shared {
             definitions: definitions(),
             limits: config.limits,
             kubelet: config.kubelet,
+            wires: config.wires,
             network: Network {
                 services: config.services,
                 advertised: config.advertised,

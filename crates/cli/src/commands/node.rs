@@ -162,6 +162,7 @@ async fn processes(
         nodes: vec![described],
         folder: home.path.join("nodes"),
         own: std::env::current_exe().context("cannot find this program's own file")?,
+        network: Arc::default(),
         images: Places {
             entries: Some(home.path.join("images.yaml")),
             store: places::images().ok(),

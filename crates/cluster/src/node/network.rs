@@ -6,7 +6,7 @@
 
 mod bridge;
 
-use super::process::spec::ProcessId;
+use super::process::spec::{ProcessId, Processes};
 use bridge::Bridge;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -109,9 +109,9 @@ impl Network {
     }
 
     /// Connects a pod.
-    pub async fn attach(&self, hostname: &str) -> io::Result<Attached> {
+    pub async fn attach(&self, hostname: &str, processes: Processes) -> io::Result<Attached> {
         match self {
-            Network::Bridge(bridge) => bridge.attach(hostname).await,
+            Network::Bridge(bridge) => bridge.attach(hostname, processes).await,
             Network::Loopback(addresses) => Ok(Attached {
                 address: IpAddr::V4(addresses.take()?),
                 holder: None,
@@ -144,6 +144,14 @@ impl Network {
             Network::Bridge(bridge) if bridge.owns(to.ip()) => bridge.inside(TcpStream::connect(to)).await?,
             Network::Bridge(bridge) => bridge.outside(TcpStream::connect(to)).await?,
             Network::Loopback(_) => TcpStream::connect(to).await,
+        }
+    }
+
+    /// Whether an address is one of its pods', which nobody outside reaches.
+    pub fn owns(&self, address: IpAddr) -> bool {
+        match self {
+            Network::Bridge(bridge) => bridge.owns(address),
+            Network::Loopback(_) => false,
         }
     }
 

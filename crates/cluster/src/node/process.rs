@@ -307,7 +307,10 @@ impl Runtime for Process {
         let hostname = shape.spec.hostname.as_deref().unwrap_or(shape.name());
         let attached = self
             .network
-            .attach(&hostname.chars().take(63).collect::<String>())
+            .attach(
+                &hostname.chars().take(63).collect::<String>(),
+                launch::processes(&shape),
+            )
             .await
             .map_err(failed)?;
         let addresses = vec![attached.address];

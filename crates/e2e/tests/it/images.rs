@@ -168,3 +168,53 @@ fn a_loaded_image_runs_in_a_root_of_its_own() {
     assert!(log.starts_with("hello from the image\nplain\n"), "{log}");
     assert!(!log.contains("/home"), "nothing of the machine is there: {log}");
 }
+
+#[test]
+fn containers_see_each_others_processes_where_a_pod_says_so() {
+    if kubectl().is_none() {
+        return;
+    }
+    let Some(up) = Up::whole(&["--ephemeral"]) else { return };
+    let two = "command: [sleep, '1111111']\n  - {name: d, image: busybox, command: [sleep, '2222222']}";
+    let alone = pod("alone", "busybox", two);
+    up.apply(&alone);
+    up.apply(
+        &alone
+            .replace("name: alone", "name: shared")
+            .replace("spec:\n", "spec:\n  shareProcessNamespace: true\n"),
+    );
+    up.run(&[
+        "wait",
+        "pod/alone",
+        "pod/shared",
+        "--for=condition=Ready",
+        "--timeout=60s",
+    ]);
+    let seen = |pod: &str| {
+        up.run(&[
+            "exec",
+            pod,
+            "-c",
+            "c",
+            "--",
+            "sh",
+            "-c",
+            "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
+        ])
+    };
+    let node = up.run(&[
+        "get",
+        "nodes",
+        "-o",
+        "jsonpath={.items[0].status.conditions[?(@.type==\"Ready\")].message}",
+    ]);
+    if node.contains("share the machine's network") {
+        return stead_test::skip::skipped("containers have no processes of their own without the rights of root");
+    }
+    assert!(!seen("alone").contains("2222222"), "{}", seen("alone"));
+    assert!(
+        seen("shared").contains("1111111") && seen("shared").contains("2222222"),
+        "{}",
+        seen("shared")
+    );
+}

@@ -240,6 +240,15 @@ fn a_service_answers_by_name_and_sends_nothing_to_what_is_not_ready() {
     });
     assert!(!asked(&up, "http://web.default.svc.cluster.local:80", 1).is_empty());
 
+    // The API server has no route to pods either, and answers for them all the same.
+    for path in [
+        "services/web:80".to_owned(),
+        format!("pods/{}:8080", pods(&up, "app=web")[0]),
+    ] {
+        let page = up.run(&["get", "--raw", &format!("/api/v1/namespaces/default/{path}/proxy/")]);
+        assert!(page.contains("Hello from Stead"), "{path}: {page}");
+    }
+
     let mut left = names.clone();
     let sick = left.pop_first().expect("three");
     up.run(&[

@@ -1,6 +1,7 @@
 //! One POST over TLS to a webhook.
 
 use super::configuration::{Destination, Webhook};
+use crate::server::wires::Wires;
 use crate::verbs::Call;
 use bytes::Bytes;
 use http::Request;
@@ -11,7 +12,6 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// The largest answer that is read.
@@ -34,7 +34,7 @@ pub async fn post(call: &Call, webhook: &Webhook, body: &Value) -> Result<Value,
     let path = format!("{}{separator}timeout={}s", target.path, webhook.timeout.as_secs());
     let url = format!("https://{}{path}", target.authority);
     let failed = |why: String| format!("Post {url:?}: {why}");
-    let exchange = send(webhook, &target, &path, body);
+    let exchange = send(&call.shared.wires, webhook, &target, &path, body);
     match tokio::time::timeout(webhook.timeout, exchange).await {
         Err(_) => Err(failed("context deadline exceeded".to_string())),
         Ok(Err(Failure::Connection(why))) => Err(failed(why)),
@@ -50,10 +50,10 @@ enum Failure {
     Answer(String),
 }
 
-async fn send(webhook: &Webhook, target: &Target, path: &str, body: &Value) -> Result<Value, Failure> {
+async fn send(wires: &Wires, webhook: &Webhook, target: &Target, path: &str, body: &Value) -> Result<Value, Failure> {
     let connection = |error: &dyn std::fmt::Display| Failure::Connection(error.to_string());
     let (host, port) = &target.address;
-    let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| {
+    let stream = wires.connect(host, *port).await.map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::ConnectionRefused => "connect: connection refused".to_string(),
             _ => error.to_string(),

@@ -17,6 +17,7 @@ use stead_apiserver::auth::{Auth, StaticTokens};
 use stead_apiserver::catalogue::Catalogue;
 use stead_apiserver::environment::Environment;
 use stead_apiserver::gate::Gate;
+use stead_apiserver::server::wires::Wires;
 use stead_apiserver::server::{ApiServer, Config};
 use stead_apiserver::store::{EtcdAddress, History, Store};
 use stead_cluster::node::process::images::Places;
@@ -81,7 +82,9 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let store = open_store(&home.path, life, arguments.store.as_ref(), &environment).await?;
     let advertised = bound.socket.local_addr().ok();
     let trust = Identity::generate(&["127.0.0.1".to_string()]).context("cannot make the nodes' certificates")?;
-    let server = api_server(store, environment.clone(), &pki, advertised, &trust).await?;
+    let network = Arc::default();
+    let wires = Wires::through(Arc::new(parts::ToPods(Arc::clone(&network))));
+    let server = api_server(store, environment.clone(), &pki, advertised, &trust, wires).await?;
     let tls = server_config(&pki, environment.clock.clone())?;
     let socket = listen::into_tokio(bound.socket)?;
     let gate = Gate::new(server, audit);
@@ -92,6 +95,7 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
         runtime: arguments.runtime,
         authority: pki.authority.certificate.clone(),
         folder: home.path.join("nodes"),
+        network,
         images: Places {
             entries: Some(arguments.images.unwrap_or_else(|| home.path.join("images.yaml"))),
             store: places::images().ok(),
@@ -163,6 +167,7 @@ async fn api_server(
     pki: &Pki,
     advertised: Option<SocketAddr>,
     trust: &Identity,
+    wires: Wires,
 ) -> Result<ApiServer> {
     let issuer =
         Issuer::from_pem(&pki.token_key, DEFAULT_ISSUER).context("cannot use the key for service-account tokens")?;
@@ -172,5 +177,6 @@ async fn api_server(
     config.auth = Some(auth);
     config.advertised = advertised;
     config.kubelet = Some(trust.client.clone());
+    config.wires = wires;
     ApiServer::new(config).await.context("cannot start the API server")
 }

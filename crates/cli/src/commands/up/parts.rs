@@ -7,18 +7,22 @@
 use crate::failure::Hint;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use stead::Manager;
 use stead_apiserver::auth::{AUTHENTICATED, MASTERS, User};
 use stead_apiserver::gate::Gate;
+use stead_apiserver::server::wires::Dial;
 use stead_cluster::clock::MachineClock;
+use stead_cluster::node::network::Network;
 use stead_cluster::node::process::images::Places;
 use stead_cluster::node::registration::Capacity;
 use stead_cluster::{controllers, node, scheduler};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::util::MapRequest;
@@ -57,6 +61,8 @@ pub struct Settings {
     pub authority: String,
     /// Where nodes keep their pods.
     pub folder: PathBuf,
+    /// The network of the pods, once there is one.
+    pub network: Arc<OnceLock<Arc<Network>>>,
     /// Where names of images are looked up.
     pub images: Places,
     /// How nodes let the API server in, and nobody else.
@@ -125,6 +131,7 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
                 clock,
                 nodes,
                 folder: settings.folder.clone(),
+                network: settings.network.clone(),
                 images: settings.images.clone(),
                 own: std::env::current_exe().context("cannot find this program's own file")?,
                 serving: Some(node::server::Serving {
@@ -141,6 +148,16 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
         }
     };
     Ok(())
+}
+
+/// The way to pods, for the API server, which starts before there are any.
+pub struct ToPods(pub Arc<OnceLock<Arc<Network>>>);
+
+impl Dial for ToPods {
+    fn dial(&self, to: SocketAddr) -> Option<BoxFuture<'static, std::io::Result<TcpStream>>> {
+        let network = self.0.get().filter(|network| network.owns(to.ip()))?.clone();
+        Some(Box::pin(async move { network.connect(to).await }))
+    }
 }
 
 /// A client inside the process that is this user.

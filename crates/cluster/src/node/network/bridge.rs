@@ -5,7 +5,7 @@
 
 use super::{Addresses, Attached};
 use crate::node::process::entry::VERB;
-use crate::node::process::spec::{ProcessId, load, store};
+use crate::node::process::spec::{ProcessId, Processes, load, store};
 use futures::FutureExt;
 use nix::sched::{CloneFlags, setns};
 use rtnetlink::packet_route::route::{RouteScope, RouteType};
@@ -95,17 +95,21 @@ impl Bridge {
             .map_err(io::Error::other)
     }
 
-    pub async fn attach(&self, hostname: &str) -> io::Result<Attached> {
+    pub async fn attach(&self, hostname: &str, processes: Processes) -> io::Result<Attached> {
         let address = self.addresses.take()?;
-        let attached = self.attach_at(hostname, address).await;
+        let attached = self.attach_at(hostname, address, processes).await;
         if attached.is_err() {
             self.addresses.give_back(IpAddr::V4(address));
         }
         attached
     }
 
-    async fn attach_at(&self, hostname: &str, address: Ipv4Addr) -> io::Result<Attached> {
-        let holder = hold(&self.own, "net,ipc,uts", Some(hostname)).await?;
+    async fn attach_at(&self, hostname: &str, address: Ipv4Addr, processes: Processes) -> io::Result<Attached> {
+        let spaces = match processes {
+            Processes::Pod => "net,ipc,uts,pid",
+            Processes::Own | Processes::Host => "net,ipc,uts",
+        };
+        let holder = hold(&self.own, spaces, Some(hostname)).await?;
         let connected = self.connect_pod(holder, address).await;
         if let Err(error) = connected {
             holder.kill_group();

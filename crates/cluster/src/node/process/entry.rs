@@ -23,6 +23,7 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
         "lead" => enter::lead(rest),
         "hello" => hello::main(),
         "pause" => hold::pause(),
+        "reap" => hold::reap(),
         "agnhost" => agnhost::main(rest),
         _ => ExitCode::from(2),
     }

@@ -3,9 +3,10 @@
 //! Namespaces end with their last process, so a pod's live exactly as long as its holder, and taking a sandbox down
 //! is one kill. The same wait is the whole program of the `pause` image.
 
+use super::entry::VERB;
 use nix::sched::{CloneFlags, unshare};
 use std::io::Write;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 /// Makes the namespaces named in the first argument, takes the host name in the second, says `ok`, and waits.
 pub fn main(arguments: &[String]) -> ExitCode {
@@ -15,11 +16,23 @@ pub fn main(arguments: &[String]) -> ExitCode {
             "net" => CloneFlags::CLONE_NEWNET,
             "ipc" => CloneFlags::CLONE_NEWIPC,
             "uts" => CloneFlags::CLONE_NEWUTS,
+            "pid" => CloneFlags::CLONE_NEWPID,
             _ => CloneFlags::empty(),
         };
     }
     let _ = nix::unistd::setsid();
     if unshare(flags).is_err() {
+        return ExitCode::FAILURE;
+    }
+    // A PID namespace lives as long as its first process, which is of this process's group and goes with it.
+    let first = flags.contains(CloneFlags::CLONE_NEWPID).then(|| {
+        Command::new("/proc/self/exe")
+            .args([VERB, "reap"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+    });
+    if matches!(first, Some(Err(_))) {
         return ExitCode::FAILURE;
     }
     if let Some(name) = arguments.get(1)
@@ -46,5 +59,31 @@ pub fn pause() -> ExitCode {
     match set.wait() {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// The first process of a PID namespace that containers share: takes the exit codes of those who have no parent left.
+pub fn reap() -> ExitCode {
+    use nix::sys::signal::{SigSet, Signal};
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD] {
+        set.add(signal);
+    }
+    if set.thread_block().is_err() {
+        return ExitCode::FAILURE;
+    }
+    loop {
+        match set.wait() {
+            Ok(Signal::SIGCHLD) => {
+                while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                    if status == WaitStatus::StillAlive {
+                        break;
+                    }
+                }
+            }
+            Ok(_) => return ExitCode::SUCCESS,
+            Err(_) => return ExitCode::FAILURE,
+        }
     }
 }

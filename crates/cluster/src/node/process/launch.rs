@@ -96,11 +96,7 @@ impl Process {
                     target: path.into(),
                     access: Access::ReadWrite,
                 });
-                let processes = if shape.spec.host_pid == Some(true) {
-                    Processes::Host
-                } else {
-                    Processes::Own
-                };
+                let processes = processes(&shape);
                 Some(Inside {
                     sandbox: holder.pid,
                     mounts,
@@ -272,6 +268,15 @@ impl Process {
                 .extend(api.get_opt("kubernetes").await.map_err(failed)?);
         }
         Ok(sources)
+    }
+}
+
+/// Whose processes the containers of a pod see.
+pub(super) fn processes(shape: &Shape<'_>) -> Processes {
+    match (shape.spec.host_pid, shape.spec.share_process_namespace) {
+        (Some(true), _) => Processes::Host,
+        (_, Some(true)) => Processes::Pod,
+        _ => Processes::Own,
     }
 }
 

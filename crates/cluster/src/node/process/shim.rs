@@ -115,17 +115,23 @@ fn spawn(path: &Path, spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child>
             });
         }
     }
-    let own_processes = spec
+    let Some(inside) = spec
         .inside
         .as_ref()
-        .is_some_and(|inside| inside.processes == Processes::Own);
-    if !own_processes {
+        .filter(|inside| inside.processes != Processes::Host)
+    else {
         return command.spawn();
-    }
+    };
     // Children are born into the new namespace until this process goes back to its own; a process whose children
     // would be elsewhere cannot have threads, and the copiers of output are threads.
     let home = File::open("/proc/self/ns/pid")?;
-    unshare(CloneFlags::CLONE_NEWPID)?;
+    match inside.processes {
+        Processes::Pod => {
+            let shared = File::open(format!("/proc/{}/ns/pid_for_children", inside.sandbox))?;
+            setns(shared, CloneFlags::CLONE_NEWPID)?;
+        }
+        Processes::Own | Processes::Host => unshare(CloneFlags::CLONE_NEWPID)?,
+    }
     let child = command.spawn();
     setns(home, CloneFlags::CLONE_NEWPID)?;
     child

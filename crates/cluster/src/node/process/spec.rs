@@ -79,6 +79,8 @@ pub struct Inside {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub enum Processes {
     Own,
+    /// Those of all containers of the pod (`shareProcessNamespace`).
+    Pod,
     /// Those of the machine (`hostPID`).
     Host,
 }

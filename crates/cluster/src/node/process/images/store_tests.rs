@@ -10,6 +10,9 @@ fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
         header.set_mode(0o755);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
         builder.append_data(&mut header, path, *bytes).unwrap();
     }
     builder.into_inner().unwrap()
