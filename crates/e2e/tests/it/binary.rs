@@ -15,6 +15,9 @@ use tempfile::TempDir;
 /// Nothing here takes this long unless it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a cluster may take to end when its story is over.
+const GRACE: Duration = Duration::from_secs(20);
+
 /// The binary: `STEAD_BIN`, else the one built beside this test.
 pub fn stead() -> Option<PathBuf> {
     let path = match std::env::var_os("STEAD_BIN") {
@@ -194,6 +197,17 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
+        // Politely: a cluster that is killed leaves its pods behind, and who would end them?
+        if let Ok(pid) = self.child.id().try_into() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        let deadline = Instant::now() + GRACE;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
