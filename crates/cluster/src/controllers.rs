@@ -2,6 +2,8 @@
 //!
 //! Every controller is a reconciler on our own framework, with the permissions it declares and no others.
 
+pub mod autoscaler;
+pub mod certificates;
 pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
@@ -21,6 +23,9 @@ pub mod role_aggregation;
 pub mod root_certificates;
 pub mod service_accounts;
 pub mod stateful_set;
+pub mod sweeping;
+pub mod token_secrets;
+pub mod volumes;
 
 use stead::{Error, Manager};
 
@@ -29,6 +34,46 @@ use stead::{Error, Manager};
 pub struct Settings {
     /// The PEM of the authority that signed the API server's certificate, for `kube-root-ca.crt`.
     pub root_certificates: Option<String>,
+    /// Where directories for volumes are made; without it nothing is provisioned.
+    pub volumes: Option<volumes::Directories>,
+    /// What signs certificate requests; without it nothing is signed.
+    pub authority: Option<certificates::Authority>,
+}
+
+/// The service account, of the namespace `kube-system`, in whose name a controller acts. They are Kubernetes' own
+/// names, so that its default roles and everybody's audit rules fit.
+pub fn account(controller: &str) -> String {
+    match controller {
+        "clusterrole-aggregation"
+        | "daemonset"
+        | "deployment"
+        | "disruption"
+        | "endpointslice"
+        | "cronjob"
+        | "job"
+        | "namespace"
+        | "pv-protection"
+        | "pvc-protection"
+        | "resourcequota"
+        | "statefulset"
+        | "replicaset" => {
+            let stem = if controller == "daemonset" {
+                "daemon-set"
+            } else {
+                controller
+            };
+            format!("{stem}-controller")
+        }
+        "garbagecollector" => "generic-garbage-collector".to_string(),
+        "persistentvolume-binder" | "persistentvolume-release" | "default-storage-class" => {
+            "persistent-volume-binder".to_string()
+        }
+        "replicationcontroller" => "replication-controller".to_string(),
+        "root-ca-certificate-publisher" => "root-ca-cert-publisher".to_string(),
+        "node-lifecycle" => "node-controller".to_string(),
+        "serviceaccount" => "service-account-controller".to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// Adds every controller to a manager.
@@ -43,10 +88,17 @@ pub fn add_to(manager: &Manager, settings: &Settings) {
     disruption::add_to(manager);
     quota::add_to(manager);
     role_aggregation::add_to(manager);
+    autoscaler::add_to(manager);
+    volumes::add_to(manager, settings.volumes.clone());
     endpoint_slices::add_to(manager);
     endpoint_slices::mirroring::add_to(manager);
     namespaces::add_to(manager);
     service_accounts::add_to(manager);
+    token_secrets::add_to(manager, settings.root_certificates.as_deref());
+    sweeping::add_to(manager);
+    if let Some(authority) = &settings.authority {
+        certificates::add_to(manager, authority.clone());
+    }
     if let Some(pem) = &settings.root_certificates {
         root_certificates::add_to(manager, pem);
     }

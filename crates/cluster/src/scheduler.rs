@@ -4,23 +4,39 @@
 //! two decisions never count on the same free space; a decision counts from the moment it is made, before the
 //! cache has seen it.
 
+mod claims;
 pub mod filter;
 pub mod ledger;
+pub mod preempt;
 pub mod resources;
 pub mod score;
+mod telling;
 #[cfg(test)]
 mod tests;
 
-use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
+use crate::controllers::ownership::about;
+use claims::Claims;
+use filter::volumes::Need;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use ledger::Ledger;
+use ledger::{Ledger, Refused};
 use parking_lot::Mutex;
+use preempt::Candidate;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use stead::{Change, Context, Controller, Error, Key, Kind, Manager, Outcome, Reconciler, Rule, Severity, Store};
+use stead::{
+    Change, Context, Controller, Error, Key, Kind, Manager, Outcome, Propagation, Reconciler, Rule, Severity, Source,
+    Store,
+};
+use telling::Waiting;
 
 /// The name by which pods ask for this scheduler.
 const NAME: &str = "default-scheduler";
+/// The reason in the condition of a pod that had to make room.
+const PREEMPTED: &str = "PreemptionByScheduler";
 
 /// Adds the scheduler to a manager.
 pub fn add_to(manager: &Manager) {
@@ -28,49 +44,199 @@ pub fn add_to(manager: &Manager) {
     let (pods, nodes) = (cache.store::<Pod>(), cache.store::<Node>());
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     keep_current(&ledger, &pods, &nodes);
-    let waiting = pods.clone();
-    let controller = Controller::new("scheduler", Scheduler { pods, ledger })
+    let stuck = Stuck::default();
+    let reconciler = Scheduler {
+        pods,
+        nodes,
+        budgets: cache.store(),
+        claims: Claims::new(manager),
+        ledger,
+        stuck: stuck.clone(),
+    };
+    let (by_node, by_pod, by_claim, by_volume, by_class) =
+        (stuck.clone(), stuck.clone(), stuck.clone(), stuck.clone(), stuck);
+    let controller = Controller::new("scheduler", reconciler)
         .for_::<Pod>()
-        // Space may have come free: everything that waits is looked at again.
-        .watches::<Node>(move |_| {
-            let mut keys = Vec::new();
-            waiting.for_each(|key, pod| {
-                if wants_node(pod) {
-                    keys.push(key.clone());
-                }
-            });
-            keys
+        // Space may have come free, or a place become acceptable: what found none is looked at again.
+        .watches_source(Source::<Node>::all().when(matters), move |_| by_node.all())
+        .watches::<Pod>(move |pod| match wants_node(pod) {
+            true => Vec::new(),
+            false if crate::controllers::pods::is_active(pod) => by_pod.attracted(),
+            false => by_pod.all(),
         })
+        .watches::<PersistentVolumeClaim>(move |_| by_claim.all())
+        .watches::<PersistentVolume>(move |_| by_volume.all())
+        .watches::<StorageClass>(move |_| by_class.all())
+        .may(Rule::read::<PodDisruptionBudget>())
         .may(Rule::new("", &["pods/binding"], &["create"]))
         .may(Rule::new("", &["pods/status"], &["patch"]))
+        .may(Rule::new("", &["pods"], &["delete"]))
+        .may(Rule::new(
+            "",
+            &["persistentvolumes", "persistentvolumeclaims"],
+            &["patch"],
+        ))
         .without_resync()
         .concurrency(1);
     manager.add(controller);
 }
 
+/// Pods that found no node, and whether they wait for other pods to come.
+#[derive(Clone, Default)]
+struct Stuck(Arc<Mutex<BTreeSet<(Key, bool)>>>);
+
+impl Stuck {
+    fn all(&self) -> Vec<Key> {
+        self.0.lock().iter().map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Those for which a pod that was placed may make a difference.
+    fn attracted(&self) -> Vec<Key> {
+        let stuck = self.0.lock();
+        let waiting = stuck.iter().filter(|(_, attracted)| *attracted);
+        waiting.map(|(key, _)| key.clone()).collect()
+    }
+
+    fn insert(&self, key: &Key, pod: &Pod) {
+        let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+        let attracted = affinity.is_some_and(|affinity| affinity.pod_affinity.is_some());
+        self.0.lock().insert((key.clone(), attracted));
+    }
+
+    fn remove(&self, key: &Key) {
+        self.0.lock().retain(|(known, _)| known != key);
+    }
+}
+
+/// Whether a node's change can let a pod in: a heartbeat cannot.
+fn matters(change: &Change<Node>) -> bool {
+    let Change::Updated { old, new } = change else {
+        return true;
+    };
+    let allocatable = |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
+    old.metadata.labels != new.metadata.labels || old.spec != new.spec || allocatable(old) != allocatable(new)
+}
+
 struct Scheduler {
     pods: Store<Pod>,
+    nodes: Store<Node>,
+    budgets: Store<PodDisruptionBudget>,
+    claims: Claims,
     ledger: Arc<Mutex<Ledger>>,
+    stuck: Stuck,
 }
 
 impl Reconciler for Scheduler {
     async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
         let Some(pod) = self.pods.get(key).filter(|pod| wants_node(pod)) else {
+            self.stuck.remove(key);
             return Ok(Outcome::Settled);
         };
+        // Before anything is looked at: what changes in the meantime must wake it again.
+        self.stuck.insert(key, &pod);
         if has_gates(&pod) {
+            telling::pending(context, &pod, &Waiting::Gated).await?;
             return Ok(Outcome::Settled);
         }
-        let choice = self.ledger.lock().choose(&pod);
+        let needs = match self.claims.needs(&pod) {
+            Ok(needs) => needs,
+            Err(why) => {
+                let total = self.ledger.lock().total();
+                let why = format!(
+                    "0/{total} nodes are available: {why}. preemption: 0/{total} nodes are available: {total} \
+                     Preemption is not helpful for scheduling."
+                );
+                return self.tell(context, &pod, &why, None).await;
+            }
+        };
+        let choice = self.ledger.lock().choose(&pod, &needs);
         match choice {
-            Ok(node) => self.bind(context, &pod, &node).await?,
-            Err(why) => tell_pending(context, &pod, &why).await?,
+            Ok(node) if needs.iter().any(Need::is_open) => {
+                // The pod is placed for good when its volumes are there: their arrival wakes it.
+                self.ledger.lock().forget(&pod);
+                if let Some(node) = self.nodes.named(None, &node) {
+                    self.claims.reserve(context, &needs, &node).await?;
+                }
+            }
+            Ok(node) => {
+                self.bind(context, &pod, &node).await?;
+                self.stuck.remove(key);
+            }
+            Err(refused) => return self.make_room(context, &pod, &needs, &refused).await,
         }
         Ok(Outcome::Settled)
     }
 }
 
 impl Scheduler {
+    async fn tell(&self, context: &Context, pod: &Pod, why: &str, nominated: Option<&str>) -> Result<Outcome, Error> {
+        telling::pending(context, pod, &Waiting::Unschedulable { why, nominated }).await?;
+        Ok(Outcome::Settled)
+    }
+
+    /// Takes less important pods away where that helps, and says in any case why the pod waits.
+    async fn make_room(
+        &self,
+        context: &Context,
+        pod: &Arc<Pod>,
+        needs: &[Need],
+        refused: &Refused,
+    ) -> Result<Outcome, Error> {
+        let words = refused.words();
+        if refused.total == 0 {
+            return self.tell(context, pod, &words, None).await;
+        }
+        let budgets = self.budgets.list();
+        let found = self.ledger.lock().preempt(pod, needs, refused, &budgets);
+        match found {
+            Ok(candidate) => {
+                self.ledger.lock().nominate(pod.clone(), candidate.node.clone());
+                self.evict(context, pod, &candidate).await?;
+                self.tell(context, pod, &words, Some(&candidate.node)).await
+            }
+            Err(why) => {
+                let nominated = pod
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.nominated_node_name.as_deref());
+                // While its room is being made it keeps its claim on it.
+                let kept = nominated.filter(|_| why.contains("terminating pod on the nominated node"));
+                self.tell(context, pod, &format!("{words} {why}"), kept).await
+            }
+        }
+    }
+
+    /// Sends the victims away, each with a word of why.
+    async fn evict(&self, context: &Context, pod: &Pod, candidate: &Candidate) -> Result<(), Error> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        for victim in &candidate.victims {
+            if victim.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let condition = PodCondition {
+                type_: "DisruptionTarget".to_string(),
+                status: "True".to_string(),
+                reason: Some(PREEMPTED.to_string()),
+                message: Some(format!("{NAME}: preempting to accommodate a higher priority pod")),
+                last_transition_time: Some(Time(context.now())),
+                ..PodCondition::default()
+            };
+            let conditions = victim.status.as_ref().and_then(|status| status.conditions.clone());
+            let conditions = telling::replaced(conditions.unwrap_or_default(), condition);
+            let patch = json!({"status": {"conditions": conditions}});
+            let marked = match context.writer().patch_status(&**victim, patch).await {
+                Err(error) if error.is_not_found() => continue,
+                other => other?,
+            };
+            context.writer().delete(&marked, Propagation::Background).await?;
+            let note = format!("Preempted by pod {uid} on node {}", candidate.node);
+            context
+                .events()
+                .tell(about(&**victim), Severity::Normal, "Preempted", "Preempting", &note);
+        }
+        Ok(())
+    }
+
     async fn bind(&self, context: &Context, pod: &Pod, node: &str) -> Result<(), Error> {
         let key = Key::of(pod);
         let binding = json!({
@@ -89,7 +255,7 @@ impl Scheduler {
         let note = format!("Successfully assigned {key} to {node}");
         context
             .events()
-            .tell(reference(pod), Severity::Normal, "Scheduled", "Binding", &note);
+            .tell(about(pod), Severity::Normal, "Scheduled", "Binding", &note);
         Ok(())
     }
 }
@@ -106,54 +272,6 @@ fn has_gates(pod: &Pod) -> bool {
         .as_ref()
         .and_then(|spec| spec.scheduling_gates.as_ref())
         .is_some_and(|gates| !gates.is_empty())
-}
-
-/// Says in the pod's conditions and events why it has no node, once for each reason.
-async fn tell_pending(context: &Context, pod: &Pod, why: &str) -> Result<(), Error> {
-    let conditions = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.clone())
-        .unwrap_or_default();
-    let before = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
-    if before.is_some_and(|before| before.status == "False" && before.message.as_deref() == Some(why)) {
-        return Ok(());
-    }
-    let since = before
-        .filter(|before| before.status == "False")
-        .and_then(|before| before.last_transition_time.clone());
-    let condition = PodCondition {
-        type_: "PodScheduled".to_string(),
-        status: "False".to_string(),
-        reason: Some("Unschedulable".to_string()),
-        message: Some(why.to_string()),
-        last_transition_time: since.or(Some(Time(context.now()))),
-        ..PodCondition::default()
-    };
-    let mut after: Vec<_> = conditions
-        .into_iter()
-        .filter(|condition| condition.type_ != "PodScheduled")
-        .collect();
-    after.push(condition);
-    context
-        .writer()
-        .patch_status(pod, json!({"status": {"conditions": after}}))
-        .await?;
-    context
-        .events()
-        .tell(reference(pod), Severity::Warning, "FailedScheduling", "Scheduling", why);
-    Ok(())
-}
-
-fn reference(pod: &Pod) -> k8s_openapi::api::core::v1::ObjectReference {
-    k8s_openapi::api::core::v1::ObjectReference {
-        api_version: Some("v1".to_string()),
-        kind: Some("Pod".to_string()),
-        name: pod.metadata.name.clone(),
-        namespace: pod.metadata.namespace.clone(),
-        uid: pod.metadata.uid.clone(),
-        ..Default::default()
-    }
 }
 
 /// Feeds the ledger from the cache, change by change.

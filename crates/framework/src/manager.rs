@@ -48,7 +48,12 @@ pub struct ManagerOptions {
     pub election: Option<LeaderElection>,
     /// The seed of jitter and reconcile ids; a test sets it to repeat a run.
     pub seed: u64,
+    /// None: every controller is who the manager is.
+    pub identities: Option<Identities>,
 }
+
+/// The client with which a controller acts, by its name; none for one that is who the manager is.
+pub type Identities = Arc<dyn Fn(&str) -> Option<Client> + Send + Sync>;
 
 /// A manager under construction.
 pub struct ManagerBuilder {
@@ -79,7 +84,8 @@ pub struct Manager {
     poster: Mutex<Option<Poster>>,
     controllers: Mutex<Vec<Runtime>>,
     handles: Arc<Mutex<Vec<ControllerHandle>>>,
-    rules: Mutex<Vec<Rule>>,
+    /// What each controller declared.
+    rules: Mutex<Vec<(String, Vec<Rule>)>>,
     listeners: Mutex<Listeners>,
 }
 
@@ -176,6 +182,13 @@ impl ManagerBuilder {
         self
     }
 
+    /// Lets each controller act in a name of its own, with no more rights than it declares. The cache, shared by all,
+    /// reads with the manager's client.
+    pub fn identities(mut self, identities: Identities) -> Self {
+        self.options.identities = Some(identities);
+        self
+    }
+
     /// A manager without controllers.
     pub fn build(self) -> Manager {
         let options = self.options;
@@ -243,6 +256,7 @@ impl Manager {
                 drain: DRAIN,
                 election: None,
                 seed: rand::random(),
+                identities: None,
             },
         }
     }
@@ -269,18 +283,43 @@ impl Manager {
 
     /// The least permissions that the controllers added so far need, in a fixed order.
     pub fn rbac(&self) -> Vec<Rule> {
-        Rule::merge(self.rules.lock().clone())
+        let rules = self.rules.lock();
+        Rule::merge(rules.iter().flat_map(|(_, rules)| rules.clone()).collect())
+    }
+
+    /// The least permissions of each controller added so far, by its name.
+    pub fn rbac_by_controller(&self) -> Vec<(String, Vec<Rule>)> {
+        self.rules.lock().clone()
+    }
+
+    /// The client with which a controller acts.
+    fn client_of(&self, controller: &str) -> Client {
+        let own = self
+            .options
+            .identities
+            .as_ref()
+            .and_then(|identities| identities(controller));
+        match own {
+            Some(client) => {
+                let agent = user_agent(&self.options);
+                crate::client::wrap(client, self.fence.clone(), self.metrics.clone(), agent)
+            }
+            None => self.client.clone(),
+        }
     }
 
     /// Adds a controller. Its sources are watched from [`Manager::run`] on.
     pub fn add(&self, controller: Controller) -> ControllerHandle {
-        self.rules.lock().extend(controller.rbac());
+        self.rules
+            .lock()
+            .push((controller.name().to_owned(), controller.rbac()));
+        let client = self.client_of(controller.name());
         let runtime = Runtime::connect(
             controller,
             Surroundings {
-                client: self.client.clone(),
+                writer: Writer::new(client.clone(), &self.options.field_manager, self.options.mode),
+                client,
                 cache: self.cache.clone(),
-                writer: self.writer(),
                 clock: self.options.clock.clone(),
                 events: self.recorder.clone(),
                 fence: self.fence.clone(),

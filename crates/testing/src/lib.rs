@@ -75,6 +75,7 @@ pub mod cluster;
 pub mod differential;
 pub mod embedded;
 pub mod faults;
+pub mod hollow_cluster;
 pub mod kubernetes;
 pub mod skip;
 pub mod tools;

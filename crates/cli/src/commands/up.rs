@@ -2,6 +2,7 @@
 
 mod cluster;
 mod demo;
+mod identity;
 mod kubeconfig;
 mod listen;
 pub mod machine;

@@ -36,6 +36,17 @@ pub async fn kinds(client: &kube::Client) -> Result<Vec<Served>, Error> {
     Ok(found)
 }
 
+/// Reads a path of the API; null for what is not there.
+pub async fn get(client: &kube::Client, path: &str) -> Result<Value, Error> {
+    let fail = |error| Error::api(format!("get {path}"), error);
+    let request = Request::get(path).body(Vec::new());
+    let request = request.map_err(|error| fail(kube::Error::HttpError(error)))?;
+    match client.request::<Value>(request).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+        other => other.map_err(fail),
+    }
+}
+
 /// The kinds of a group: of its first version, and those that only later ones have.
 fn preferred(group: &Value) -> Vec<Served> {
     let name = group["metadata"]["name"].as_str().unwrap_or_default();

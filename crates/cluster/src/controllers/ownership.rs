@@ -1,7 +1,7 @@
 //! Who controls an object: owner references, and the claims that controllers make by them.
 
 use super::pods;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use serde_json::json;
@@ -20,6 +20,21 @@ pub fn controller_reference<K: Typed>(owner: &K) -> OwnerReference {
         uid: meta.uid.clone().unwrap_or_default(),
         controller: Some(true),
         block_owner_deletion: Some(true),
+    }
+}
+
+/// A reference to an object, for events about it and for volumes.
+pub fn about<K: Typed>(object: &K) -> ObjectReference {
+    let kind = Kind::of::<K>();
+    let meta = object.meta();
+    ObjectReference {
+        api_version: Some(kind.api_version()),
+        kind: Some(kind.kind.to_string()),
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+        field_path: None,
     }
 }
 

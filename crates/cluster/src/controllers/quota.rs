@@ -5,10 +5,10 @@
 
 mod usage;
 
-use super::job;
+use super::{discovery, job};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use stead::{Context, Controller, Error, Key, Manager, Outcome, Reconciler, Rule, Store};
@@ -99,7 +99,7 @@ async fn count(context: &Context, namespace: &str, kind: &usage::Counted) -> Res
     let root = match kind.group.as_str() {
         "" => "/api/v1".to_string(),
         group => {
-            let found = get(&client, &format!("/apis/{group}")).await?;
+            let found = discovery::get(&client, &format!("/apis/{group}")).await?;
             match found["preferredVersion"]["groupVersion"].as_str() {
                 Some(version) => format!("/apis/{version}"),
                 None => return Ok(0),
@@ -107,18 +107,8 @@ async fn count(context: &Context, namespace: &str, kind: &usage::Counted) -> Res
         }
     };
     let path = format!("{root}/namespaces/{namespace}/{}?limit=1", kind.plural);
-    let list = get(&client, &path).await?;
+    let list = discovery::get(&client, &path).await?;
     let first = list["items"].as_array().map_or(0, Vec::len);
     let rest = list["metadata"]["remainingItemCount"].as_i64().unwrap_or(0);
     Ok(rest.saturating_add(i64::try_from(first).unwrap_or(0)))
-}
-
-async fn get(client: &kube::Client, path: &str) -> Result<Value, Error> {
-    let fail = |error| Error::api(format!("get {path}"), error);
-    let request = http::Request::get(path).body(Vec::new());
-    let request = request.map_err(|error| fail(kube::Error::HttpError(error)))?;
-    match client.request::<Value>(request).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
-        other => other.map_err(fail),
-    }
 }

@@ -2,6 +2,7 @@
 
 pub mod affinity;
 pub mod spread;
+pub mod volumes;
 
 use super::ledger::NodeInfo;
 use super::resources;
@@ -15,37 +16,65 @@ pub struct Reason(pub String);
 pub struct World<'a> {
     pub spread: spread::Spread,
     pub affinity: affinity::Affinity<'a>,
+    /// What the pod's claims ask for.
+    pub needs: &'a [volumes::Need],
 }
 
 impl<'a> World<'a> {
-    pub fn new(pod: &'a Pod, nodes: impl Iterator<Item = &'a NodeInfo> + Clone) -> Self {
+    pub fn new(pod: &'a Pod, nodes: impl Iterator<Item = &'a NodeInfo> + Clone, needs: &'a [volumes::Need]) -> Self {
         World {
             spread: spread::Spread::new(pod, nodes.clone()),
             affinity: affinity::Affinity::new(pod, nodes),
+            needs,
+        }
+    }
+}
+
+/// Why a node does not do, and whether that could change if pods of it went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub reasons: Vec<Reason>,
+    pub hope: Hope,
+}
+
+/// Whether a node could do if it had fewer pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hope {
+    None,
+    IfPodsGo,
+}
+
+impl Refusal {
+    fn of(reason: Reason, hope: Hope) -> Self {
+        Refusal {
+            reasons: vec![reason],
+            hope,
         }
     }
 }
 
 /// Whether the pod may run there, and every reason why not.
-pub fn check(pod: &Pod, info: &NodeInfo, world: &World<'_>) -> Result<(), Vec<Reason>> {
+pub fn check(pod: &Pod, info: &NodeInfo, world: &World<'_>) -> Result<(), Refusal> {
     let Some(node) = &info.node else {
-        return Err(vec![Reason("node(s) are unknown".to_string())]);
+        return Err(Refusal::of(Reason("node(s) are unknown".to_string()), Hope::None));
     };
     // The first filter that refuses speaks for the node, as Kubernetes does it; only resources give several reasons.
     let first = unschedulable(pod, node)
         .or_else(|| named_otherwise(pod, node))
         .or_else(|| untolerated(pod, node))
-        .or_else(|| affinity::node(pod, node))
-        .or_else(|| ports_taken(pod, info));
+        .or_else(|| affinity::node(pod, node));
     if let Some(reason) = first {
-        return Err(vec![reason]);
+        return Err(Refusal::of(reason, Hope::None));
     }
-    let lacking = insufficient(pod, info);
-    if !lacking.is_empty() {
-        return Err(lacking);
+    if let Some(reason) = ports_taken(pod, info) {
+        return Err(Refusal::of(reason, Hope::IfPodsGo));
+    }
+    insufficient(pod, info)?;
+    if let Some(reason) = volumes::check(world.needs, node) {
+        return Err(Refusal::of(reason, Hope::None));
     }
     match world.spread.check(node).or_else(|| world.affinity.check(node)) {
-        Some(reason) => Err(vec![reason]),
+        Some((reason, hope)) => Err(Refusal::of(reason, hope)),
         None => Ok(()),
     }
 }
@@ -70,12 +99,8 @@ fn untolerated(pod: &Pod, node: &Node) -> Option<Reason> {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let bad = taints
         .filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))
-        .find(|taint| !tolerates(pod, taint))?;
-    let value = bad.value.as_deref().unwrap_or_default();
-    Some(Reason(format!(
-        "node(s) had untolerated taint {{{}: {value}}}",
-        bad.key
-    )))
+        .any(|taint| !tolerates(pod, taint));
+    bad.then(|| Reason("node(s) had untolerated taint(s)".to_string()))
 }
 
 /// Whether one of the pod's tolerations covers a taint.
@@ -146,16 +171,27 @@ fn collide(a: &HostPort, b: &HostPort) -> bool {
     a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || everywhere(&a.0) || everywhere(&b.0))
 }
 
-fn insufficient(pod: &Pod, info: &NodeInfo) -> Vec<Reason> {
-    let mut lacking = Vec::new();
+fn insufficient(pod: &Pod, info: &NodeInfo) -> Result<(), Refusal> {
+    let mut refusal = Refusal {
+        reasons: Vec::new(),
+        hope: Hope::IfPodsGo,
+    };
     let most = info.allocatable.get("pods");
     if most > 0 && i64::try_from(info.pods.len()).unwrap_or(i64::MAX) >= most {
-        lacking.push(Reason("Too many pods".to_string()));
+        refusal.reasons.push(Reason("Too many pods".to_string()));
     }
     for (name, amount) in resources::requests(pod).iter() {
-        if amount > 0 && info.allocatable.get(name) - info.requested.get(name) < amount {
-            lacking.push(Reason(format!("Insufficient {name}")));
+        let all = info.allocatable.get(name);
+        if amount > 0 && all - info.requested.get(name) < amount {
+            refusal.reasons.push(Reason(format!("Insufficient {name}")));
+            if amount > all {
+                // Not even an empty node would do.
+                refusal.hope = Hope::None;
+            }
         }
     }
-    lacking
+    match refusal.reasons.is_empty() {
+        true => Ok(()),
+        false => Err(refusal),
+    }
 }

@@ -2,10 +2,13 @@
 //!
 //! Kept change by change, so that a decision costs a look at each node and never at each pod.
 
-use super::filter::{self, Reason};
+use super::filter::volumes::Need;
+use super::filter::{self, Reason, Refusal};
+use super::preempt::{self, Candidate};
 use super::resources::{self, Resources};
 use super::score;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -26,6 +29,36 @@ pub struct Ledger {
     nodes: BTreeMap<String, NodeInfo>,
     /// Where each pod is, decided or seen.
     places: HashMap<String, String>,
+    /// Pods for which room is being made, with the node.
+    nominated: HashMap<String, (String, Arc<Pod>)>,
+}
+
+/// Why no node does.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    pub total: usize,
+    pub by_node: BTreeMap<String, Refusal>,
+}
+
+impl Refused {
+    /// `0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.`
+    pub fn words(&self) -> String {
+        if self.total == 0 {
+            return "no nodes available to schedule pods".to_string();
+        }
+        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+        for Reason(text) in self.by_node.values().flat_map(|refusal| &refusal.reasons) {
+            *reasons.entry(text.clone()).or_default() += 1;
+        }
+        unavailable(self.total, &reasons)
+    }
+}
+
+/// How many nodes say what, in Kubernetes' words.
+pub fn unavailable(total: usize, reasons: &BTreeMap<String, usize>) -> String {
+    let mut parts: Vec<String> = reasons.iter().map(|(text, count)| format!("{count} {text}")).collect();
+    parts.sort();
+    format!("0/{total} nodes are available: {}.", parts.join(", "))
 }
 
 impl Ledger {
@@ -53,11 +86,20 @@ impl Ledger {
         }
         if let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) {
             self.place(pod.clone(), node);
+        } else if let Some(node) = nominated_node(pod) {
+            self.nominate(pod.clone(), node.to_string());
         }
+    }
+
+    /// Keeps room on a node for a pod, until it is placed or gone.
+    pub fn nominate(&mut self, pod: Arc<Pod>, node: String) {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        self.nominated.insert(uid, (node, pod));
     }
 
     pub fn forget(&mut self, pod: &Pod) {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        self.nominated.remove(uid);
         let Some(place) = self.places.remove(uid) else { return };
         let Some(info) = self.nodes.get_mut(&place) else { return };
         if let Some(old) = info.pods.remove(uid) {
@@ -68,28 +110,65 @@ impl Ledger {
         }
     }
 
-    /// The node for a pod, which counts as taken from now on; or why there is none, in Kubernetes' words.
-    pub fn choose(&mut self, pod: &Arc<Pod>) -> Result<String, String> {
-        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    /// How many nodes there are.
+    pub fn total(&self) -> usize {
+        self.nodes.values().filter(|info| info.node.is_some()).count()
+    }
+
+    /// The node for a pod, which counts as taken from now on; or why there is none.
+    pub fn choose(&mut self, pod: &Arc<Pod>, needs: &[Need]) -> Result<String, Refused> {
+        let mut by_node = BTreeMap::new();
         let mut fitting: Vec<(&String, &NodeInfo)> = Vec::new();
-        let world = filter::World::new(pod, self.nodes.values());
-        let total = self.nodes.values().filter(|info| info.node.is_some()).count();
+        let world = filter::World::new(pod, self.nodes.values(), needs);
         for (name, info) in self.nodes.iter().filter(|(_, info)| info.node.is_some()) {
-            match filter::check(pod, info, &world) {
+            let found = match self.with_nominated(pod, name, info) {
+                Some(fuller) => filter::check(pod, &fuller, &world),
+                None => filter::check(pod, info, &world),
+            };
+            match found {
                 Ok(()) => fitting.push((name, info)),
-                Err(found) => {
-                    for Reason(text) in found {
-                        *reasons.entry(text).or_default() += 1;
-                    }
-                }
+                Err(refusal) => drop(by_node.insert(name.clone(), refusal)),
             }
         }
-        let best = score::best(pod, &fitting, &world).map(str::to_string);
+        // Room was made for it there.
+        let kept = nominated_node(pod).filter(|node| fitting.iter().any(|(name, _)| name == node));
+        let best = kept.or_else(|| score::best(pod, &fitting, &world)).map(str::to_string);
         let Some(best) = best else {
-            return Err(unschedulable(total, reasons));
+            return Err(Refused {
+                total: self.total(),
+                by_node,
+            });
         };
         self.place(pod.clone(), best.clone());
         Ok(best)
+    }
+
+    /// What to take away for a pod that was refused, or why nothing helps.
+    pub fn preempt(
+        &self,
+        pod: &Pod,
+        needs: &[Need],
+        refused: &Refused,
+        budgets: &[Arc<PodDisruptionBudget>],
+    ) -> Result<Candidate, String> {
+        preempt::preempt(pod, needs, &self.nodes, refused, budgets)
+    }
+
+    /// A node with those pods for which room is kept there, if any is at least as important as this one.
+    fn with_nominated(&self, pod: &Pod, name: &str, info: &NodeInfo) -> Option<NodeInfo> {
+        let others = self.nominated.iter().filter(|(uid, (node, other))| {
+            node == name
+                && pod.metadata.uid.as_ref() != Some(*uid)
+                && preempt::priority(other) >= preempt::priority(pod)
+                && !self.places.contains_key(*uid)
+        });
+        let mut fuller: Option<NodeInfo> = None;
+        for (uid, (_, other)) in others {
+            let info = fuller.get_or_insert_with(|| info.clone());
+            info.requested.add(&resources::requests(other));
+            info.pods.insert(uid.clone(), other.clone());
+        }
+        fuller
     }
 
     fn place(&mut self, pod: Arc<Pod>, node: String) {
@@ -102,17 +181,7 @@ impl Ledger {
     }
 }
 
-/// `0/3 nodes are available: 1 node(s) had untolerated taint {...}, 2 Insufficient cpu. ...`
-fn unschedulable(total: usize, reasons: BTreeMap<String, usize>) -> String {
-    if total == 0 {
-        return "no nodes available to schedule pods".to_string();
-    }
-    let mut parts: Vec<String> = reasons
-        .into_iter()
-        .map(|(text, count)| format!("{count} {text}"))
-        .collect();
-    parts.sort();
-    let preemption =
-        format!("preemption: 0/{total} nodes are available: {total} Preemption is not helpful for scheduling.");
-    format!("0/{total} nodes are available: {}. {preemption}", parts.join(", "))
+fn nominated_node(pod: &Pod) -> Option<&str> {
+    let name = pod.status.as_ref()?.nominated_node_name.as_deref()?;
+    (!name.is_empty()).then_some(name)
 }

@@ -3,3 +3,4 @@
 mod cluster;
 mod framework;
 mod real_kubernetes;
+mod workloads;

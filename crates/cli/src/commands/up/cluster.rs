@@ -20,6 +20,7 @@ use stead_apiserver::gate::Gate;
 use stead_apiserver::server::wires::Wires;
 use stead_apiserver::server::{ApiServer, Config};
 use stead_apiserver::store::{EtcdAddress, History, Store};
+use stead_cluster::controllers::certificates::Authority;
 use stead_cluster::node::process::images::Places;
 use stead_cluster::node::server::identity::Identity;
 use tokio::task::{JoinHandle, JoinSet};
@@ -94,12 +95,14 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
         nodes: arguments.nodes,
         runtime: arguments.runtime,
         authority: pki.authority.certificate.clone(),
+        signer: Authority::new(pki.authority.certificate.clone(), pki.authority.key.clone()),
         folder: home.path.join("nodes"),
         network,
         images: Places {
             entries: Some(arguments.images.unwrap_or_else(|| home.path.join("images.yaml"))),
             store: places::images().ok(),
         },
+        volumes: home.path.join("volumes"),
         kubelet: trust.server,
     };
     let parts = parts::start(&settings, &gate, &stop).await?;

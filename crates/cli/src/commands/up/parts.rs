@@ -4,6 +4,7 @@
 //! to the server without a network, through the same gate as everybody else, so that the audit log shows
 //! what they do.
 
+use super::identity;
 use crate::failure::Hint;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -25,7 +26,6 @@ use stead_cluster::{controllers, node, scheduler};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tower::util::MapRequest;
 
 /// A part of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,12 +59,16 @@ pub struct Settings {
     pub runtime: Runtime,
     /// The PEM of the cluster's authority.
     pub authority: String,
+    /// What signs certificate requests.
+    pub signer: controllers::certificates::Authority,
     /// Where nodes keep their pods.
     pub folder: PathBuf,
     /// The network of the pods, once there is one.
     pub network: Arc<OnceLock<Arc<Network>>>,
     /// Where names of images are looked up.
     pub images: Places,
+    /// Where the data of provisioned volumes is.
+    pub volumes: PathBuf,
     /// How nodes let the API server in, and nobody else.
     pub kubelet: Arc<rustls::ServerConfig>,
 }
@@ -74,17 +78,22 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
     let wanted = |part: Part| settings.parts.as_ref().is_none_or(|parts| parts.contains(&part));
     let mut running = JoinSet::new();
     if wanted(Part::Controllers) {
-        let manager = Manager::builder(client_of(gate, "system:kube-controller-manager"))
+        let shared = identity::user(gate, "system:kube-controller-manager", &[]);
+        let manager = Manager::builder(shared)
             .name("kube-controller-manager")
+            .identities(identity::of_controllers(gate))
             .build();
         let known = controllers::Settings {
             root_certificates: Some(settings.authority.clone()),
+            authority: Some(settings.signer.clone()),
+            volumes: Some(controllers::volumes::Directories::new(settings.volumes.clone())),
         };
         controllers::add_to(&manager, &known);
+        identity::install_roles(&client_of(gate, "system:stead:bootstrap"), &manager).await?;
         run(&mut running, "controllers", manager, stop);
     }
     if wanted(Part::Scheduler) {
-        let manager = Manager::builder(client_of(gate, "system:kube-scheduler"))
+        let manager = Manager::builder(identity::user(gate, "system:kube-scheduler", &[]))
             .name("kube-scheduler")
             .build();
         scheduler::add_to(&manager);
@@ -162,12 +171,7 @@ impl Dial for ToPods {
 
 /// A client inside the process that is this user.
 pub fn client_of(gate: &Gate, name: &str) -> kube::Client {
-    let user = User::named(name, &[MASTERS, AUTHENTICATED]);
-    let service = MapRequest::new(gate.clone(), move |mut request: http::Request<kube::client::Body>| {
-        request.extensions_mut().insert(user.clone());
-        request
-    });
-    kube::Client::new(service, "default")
+    identity::client(gate, User::named(name, &[MASTERS, AUTHENTICATED]))
 }
 
 fn run(running: &mut JoinSet<()>, part: &'static str, manager: Manager, stop: &CancellationToken) {

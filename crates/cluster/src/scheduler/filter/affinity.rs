@@ -1,6 +1,6 @@
 //! Where a pod must run: node selectors and affinity, and affinity to other pods. Pure.
 
-use super::Reason;
+use super::{Hope, Reason};
 use crate::controllers::pods;
 use crate::scheduler::ledger::NodeInfo;
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodAffinityTerm};
@@ -115,23 +115,25 @@ impl<'a> Affinity<'a> {
         }
     }
 
-    pub fn check(&self, node: &Node) -> Option<Reason> {
+    pub fn check(&self, node: &Node) -> Option<(Reason, Hope)> {
         let labels = labels(node);
         let there = |key: &str, places: &BTreeSet<String>| labels.get(key).is_some_and(|place| places.contains(place));
         let attracted = self.attracted.iter().all(|(key, places)| there(key, places))
             || (self.first_of_group && self.attracted.iter().all(|(key, _)| labels.contains_key(*key)));
         let hit = |set: &BTreeSet<(String, String)>| set.iter().any(|(key, place)| labels.get(key) == Some(place));
-        if !attracted {
-            Some(Reason("node(s) didn't match pod affinity rules".to_string()))
+        let (text, hope) = if !attracted {
+            ("node(s) didn't match pod affinity rules", Hope::None)
         } else if hit(&self.repelled) {
-            Some(Reason("node(s) didn't match pod anti-affinity rules".to_string()))
+            ("node(s) didn't match pod anti-affinity rules", Hope::IfPodsGo)
         } else if hit(&self.refused) {
-            Some(Reason(
-                "node(s) didn't satisfy existing pods anti-affinity rules".to_string(),
-            ))
+            (
+                "node(s) didn't satisfy existing pods anti-affinity rules",
+                Hope::IfPodsGo,
+            )
         } else {
-            None
-        }
+            return None;
+        };
+        Some((Reason(text.to_string()), hope))
     }
 }
 

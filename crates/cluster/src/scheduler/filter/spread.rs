@@ -1,7 +1,7 @@
 //! How evenly pods must lie over zones, nodes or any other topology. Pure.
 
-use super::Reason;
 use super::affinity::{self, labels};
+use super::{Hope, Reason};
 use crate::controllers::pods;
 use crate::scheduler::ledger::NodeInfo;
 use k8s_openapi::api::core::v1::{Node, Pod, TopologySpreadConstraint};
@@ -41,17 +41,16 @@ impl Spread {
     }
 
     /// Whether a hard constraint refuses a node.
-    pub fn check(&self, node: &Node) -> Option<Reason> {
+    pub fn check(&self, node: &Node) -> Option<(Reason, Hope)> {
         for constraint in &self.hard {
             let Some(place) = labels(node).get(&constraint.key) else {
                 let text = "node(s) didn't match pod topology spread constraints (missing required label)";
-                return Some(Reason(text.to_string()));
+                return Some((Reason(text.to_string()), Hope::None));
             };
             let there = constraint.counts.get(place).copied().unwrap_or(0);
             if there + constraint.own - constraint.fewest > constraint.skew {
-                return Some(Reason(
-                    "node(s) didn't match pod topology spread constraints".to_string(),
-                ));
+                let text = "node(s) didn't match pod topology spread constraints";
+                return Some((Reason(text.to_string()), Hope::IfPodsGo));
             }
         }
         None

@@ -1,0 +1,145 @@
+//! Nodes that are lost, drained and full.
+
+use super::story::*;
+use serde_json::{Value, json};
+use std::time::Duration;
+use stead_test::hollow_cluster::HollowCluster;
+
+async fn web(cluster: &HollowCluster, replicas: i32) {
+    let spec = json!({"replicas": replicas, "selector": selector("web"), "template": template("web", json!({}))});
+    let object = json!({"metadata": {"name": "web"}, "spec": spec});
+    cluster.create("deployments", object).await.expect("a deployment");
+    until(cluster, "deployments/web", SOON, move |web| {
+        web["status"]["availableReplicas"] == replicas
+    })
+    .await;
+}
+
+async fn set_power(cluster: &HollowCluster, node: &str, power: Value) {
+    let patch = json!({"metadata": {"annotations": {"stead.dev/power": power}}});
+    cluster.patch(&format!("nodes/{node}"), patch).await.expect("a fault");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_lost_node_move_after_their_patience() {
+    let cluster = cluster().await;
+    web(&cluster, 6).await;
+    set_power(&cluster, "node-1", json!("stopped")).await;
+    let lost = until(&cluster, "nodes/node-1", minutes(2), |node| {
+        condition(node, "Ready", "Unknown")
+    })
+    .await;
+    let taints = lost["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    assert!(
+        taints
+            .iter()
+            .any(|taint| taint["key"] == "node.kubernetes.io/unreachable"),
+        "{taints:?}"
+    );
+    let on_lost = |pods: &[Value]| pods.iter().filter(|pod| pod["spec"]["nodeName"] == "node-1").count();
+    cluster.pass(minutes(4)).await;
+    assert!(on_lost(&pods(&cluster, "web").await) > 0, "they are given five minutes");
+    cluster.pass(minutes(2)).await;
+    let left = pods(&cluster, "web").await;
+    assert_eq!((left.len(), on_lost(&left)), (6, 0));
+    until(&cluster, "deployments/web", SOON, |web| {
+        web["status"]["availableReplicas"] == 6
+    })
+    .await;
+    set_power(&cluster, "node-1", Value::Null).await;
+    until(&cluster, "nodes/node-1", minutes(1), |node| {
+        condition(node, "Ready", "True") && node["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
+    })
+    .await;
+    // What was deleted while it was away ends when it is back.
+    until(&cluster, "pods?labelSelector=app=web", minutes(2), |list| {
+        list["items"].as_array().is_some_and(|pods| pods.len() == 6)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_moves_nothing() {
+    let cluster = cluster().await;
+    web(&cluster, 6).await;
+    let before = names(&pods(&cluster, "web").await);
+    set_power(&cluster, "node-2", json!("partitioned")).await;
+    until(&cluster, "nodes/node-2", minutes(2), |node| {
+        condition(node, "Ready", "Unknown")
+    })
+    .await;
+    cluster.pass(minutes(1)).await;
+    set_power(&cluster, "node-2", Value::Null).await;
+    until(&cluster, "nodes/node-2", minutes(1), |node| {
+        condition(node, "Ready", "True")
+    })
+    .await;
+    cluster.pass(minutes(10)).await;
+    assert_eq!(names(&pods(&cluster, "web").await), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn evictions_spend_a_budget_and_wait_for_it_to_refill() {
+    let cluster = cluster().await;
+    web(&cluster, 3).await;
+    let budget = json!({"metadata": {"name": "web"}, "spec": {"minAvailable": 2, "selector": selector("web")}});
+    cluster.create("poddisruptionbudgets", budget).await.expect("a budget");
+    until(&cluster, "poddisruptionbudgets/web", SOON, |budget| {
+        budget["status"]["disruptionsAllowed"] == 1
+    })
+    .await;
+    let all = names(&pods(&cluster, "web").await);
+    let evict = async |name: &str| {
+        let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+        cluster.request("POST", &path, body).await
+    };
+    evict(&all[0]).await.expect("the first is granted");
+    let refused = evict(&all[1]).await.expect_err("the second is not");
+    assert_eq!(refused.code, 429, "{refused}");
+    until(&cluster, "poddisruptionbudgets/web", minutes(1), |budget| {
+        budget["status"]["disruptionsAllowed"] == 1
+    })
+    .await;
+    evict(&all[1]).await.expect("a new pod took the first one's place");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_counts_what_is_there_and_gives_back_what_goes() {
+    let cluster = cluster().await;
+    let hard = json!({"pods": "2", "requests.cpu": "1", "count/configmaps": "10", "services": "1"});
+    let quota = json!({"metadata": {"name": "small"}, "spec": {"hard": hard}});
+    cluster.create("resourcequotas", quota).await.expect("a quota");
+    let used = async |field: &str, amount: &str| {
+        until(&cluster, "resourcequotas/small", minutes(1), |quota| {
+            quota["status"]["used"][field] == amount
+        })
+        .await
+    };
+    used("pods", "0").await;
+    let pod = |name: &str, cpu: &str| {
+        let mut pod = template("web", json!({}));
+        pod["metadata"]["name"] = json!(name);
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        pod
+    };
+    cluster.create("pods", pod("a", "600m")).await.expect("it fits");
+    used("requests.cpu", "600m").await;
+    let over = cluster.create("pods", pod("b", "500m")).await.expect_err("too much");
+    assert!(
+        over.message.contains(
+            "exceeded quota: small, requested: requests.cpu=500m, used: requests.cpu=600m, limited: requests.cpu=1"
+        ),
+        "{over}"
+    );
+    cluster.delete("pods/a", "Background").await.expect("a deletion");
+    used("pods", "0").await;
+    cluster
+        .create("pods", pod("b", "500m"))
+        .await
+        .expect("there is room again");
+    cluster.pass(Duration::from_secs(15)).await;
+    let quota = cluster.get("resourcequotas/small").await.expect("it");
+    let maps = quota["status"]["used"]["count/configmaps"].as_str().unwrap_or_default();
+    assert_eq!(maps, "1", "the root certificates' map is counted: {quota}");
+}
