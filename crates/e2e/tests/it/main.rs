@@ -11,6 +11,7 @@ mod images;
 mod joined;
 mod kubectl;
 mod leaders;
+mod privilege;
 mod sessions;
 mod survival;
 mod terminal;
