@@ -4,6 +4,7 @@ mod deletion;
 mod deployments;
 mod jobs;
 mod nodes;
+mod scheduling;
 mod sets;
 mod story;
 mod volumes;
