@@ -82,12 +82,13 @@ impl Gate {
         }
         let mut expected = self.expected.lock();
         let waiting = expected.get_mut(key)?;
-        if now.saturating_duration_since(waiting.since) > PATIENCE {
+        waiting.writes.retain(|write| !write.is_seen());
+        // Only what is really missing: a key that comes back after a while has usually been seen long ago.
+        if !waiting.writes.is_empty() && now.saturating_duration_since(waiting.since) > PATIENCE {
             tracing::warn!(%key, "the cache did not see our own writes for {PATIENCE:?}; going on without");
             expected.remove(key);
             return None;
         }
-        waiting.writes.retain(|write| !write.is_seen());
         match waiting.writes.first() {
             Some(write) => Some(format!("{} {}", write.kind, write.key)),
             None => {

@@ -79,7 +79,7 @@ async fn install(admin: &kube::Client, account: String, rules: Vec<Rule>) -> Res
     let binding = ClusterRoleBinding {
         metadata,
         role_ref: RoleRef {
-            api_group: "rbac.authorization.k8s.io".to_string(),
+            api_group: Some("rbac.authorization.k8s.io".to_string()),
             kind: "ClusterRole".to_string(),
             name: name.clone(),
         },
