@@ -91,6 +91,7 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
         ("", "pods") => pod::prepare_create(object),
         (custom::GROUP, custom::PLURAL) => custom::prepare_create(call, object),
         ("batch", "jobs") => job::prepare_create(object),
+        ("certificates.k8s.io", "certificatesigningrequests") => access::name_requester(call, object),
         _ => {}
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::verbs::write_options::{OptionsKind, WriteOptions};
 use crate::verbs::{Call, encode, object};
 use futures::future::try_join_all;
 use http::Response;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Whether a request creates something that is answered and never stored.
 pub fn is_question(call: &Call) -> bool {
@@ -115,5 +115,24 @@ pub fn issuer_document(issuer: &tokens::Issuer, path: &str, host: &str) -> Optio
         }
         "/openid/v1/jwks" => Some(issuer.key_set()),
         _ => None,
+    }
+}
+
+/// Writes down who asks for a certificate: what the request itself says of that counts for nothing.
+pub fn name_requester(call: &Call, request: &mut Value) {
+    let user = &call.user;
+    let Some(Value::Object(spec)) = request.get_mut("spec") else {
+        return;
+    };
+    for (name, value) in [
+        ("username", json!(user.name)),
+        ("uid", json!(user.uid)),
+        ("groups", json!(user.groups)),
+        ("extra", json!(user.extra)),
+    ] {
+        spec.remove(name);
+        if ![json!(""), json!([]), json!({})].contains(&value) {
+            spec.insert(name.to_string(), value);
+        }
     }
 }
