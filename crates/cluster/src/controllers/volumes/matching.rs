@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    fn name<'a>(found: Option<&'a Arc<PersistentVolume>>) -> Option<&'a str> {
+    fn name(found: Option<&Arc<PersistentVolume>>) -> Option<&str> {
         found.and_then(|volume| volume.metadata.name.as_deref())
     }
 
