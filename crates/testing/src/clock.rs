@@ -4,6 +4,7 @@
 //! moment in which everybody sleeps. What stands still in neither is the wall clock: [`VirtualClock::jump`] moves
 //! it alone, as a bad time server does.
 
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use stead_apiserver::environment::Entropy;
@@ -65,6 +66,17 @@ impl stead::Clock for VirtualClock {
 impl stead_apiserver::environment::Clock for VirtualClock {
     fn now(&self) -> Timestamp {
         self.time()
+    }
+}
+
+impl stead_cluster::clock::Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        self.time()
+    }
+
+    fn sleep_until(&self, deadline: Timestamp) -> BoxFuture<'static, ()> {
+        let left = std::time::Duration::try_from(deadline.duration_since(self.time())).unwrap_or_default();
+        Box::pin(tokio::time::sleep(left))
     }
 }
 

@@ -4,11 +4,9 @@
 //! next thing that is due as soon as nobody has anything to do: five minutes of waiting for a lost node, or a day of
 //! CronJobs, pass in milliseconds.
 
-use futures::future::BoxFuture;
-use jiff::Timestamp;
+use crate::clock::{Seeded, VirtualClock};
 use kube::Client;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use stead::Manager;
@@ -19,11 +17,7 @@ use stead_apiserver::store::{History, Store, StoreError};
 use stead_cluster::node::registration::Capacity;
 use stead_cluster::{controllers, node, scheduler};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// A moment to begin with: a Monday, at midnight.
-const BEGINNING: &str = "2026-06-01T00:00:00Z";
 
 /// The kinds that stories speak of: plural, apiVersion, kind, and whether they live in namespaces.
 const KINDS: &[(&str, &str, &str, Place)] = &[
@@ -89,54 +83,22 @@ enum Place {
     Namespace,
 }
 
-/// Wall-clock time that follows tokio's clock.
-#[derive(Clone)]
-pub struct TestClock {
-    beginning: Timestamp,
-    start: Instant,
-}
-
-impl TestClock {
-    pub fn now(&self) -> Timestamp {
-        self.beginning
-            .checked_add(self.start.elapsed())
-            .unwrap_or(Timestamp::MAX)
-    }
-}
-
-impl stead_apiserver::environment::Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        TestClock::now(self)
-    }
-}
-
-impl stead_cluster::clock::Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        TestClock::now(self)
-    }
-
-    fn sleep_until(&self, deadline: Timestamp) -> BoxFuture<'static, ()> {
-        let left = Duration::try_from(deadline.duration_since(TestClock::now(self))).unwrap_or_default();
-        Box::pin(tokio::time::sleep(left))
-    }
-}
-
 /// A running cluster. It ends with the value.
 pub struct HollowCluster {
-    pub client: Client,
-    pub clock: TestClock,
+    client: Client,
     stop: CancellationToken,
     _parts: JoinSet<()>,
     /// Where volumes are provisioned.
     _volumes: tempfile::TempDir,
-    pub volumes: PathBuf,
 }
 
 /// Why a cluster did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The API server did not start.
     #[error("cannot start the API server")]
     Server(#[from] StoreError),
+    /// There is no place for volumes.
     #[error("cannot make a directory for volumes")]
     Volumes(#[from] std::io::Error),
 }
@@ -145,23 +107,23 @@ pub enum StartError {
 #[derive(Debug, thiserror::Error)]
 #[error("{method} {path}: {code}: {message}")]
 pub struct Refused {
+    /// What was sent.
     pub method: &'static str,
+    /// Where to.
     pub path: String,
+    /// The status code; 0 where there was no answer.
     pub code: u16,
+    /// Why, in the server's words.
     pub message: String,
 }
 
 impl HollowCluster {
     /// A cluster with so many hollow nodes, `node-0`, `node-1` and so on.
     pub async fn start(nodes: usize) -> Result<HollowCluster, StartError> {
-        let clock = TestClock {
-            beginning: BEGINNING.parse().unwrap_or(Timestamp::UNIX_EPOCH),
-            start: Instant::now(),
-        };
-        let shared: Arc<TestClock> = Arc::new(clock.clone());
+        let clock = Arc::new(VirtualClock::new());
         let environment = Environment {
-            clock: shared.clone(),
-            ..Environment::real()
+            clock: clock.clone(),
+            entropy: Arc::new(Seeded::new(1)),
         };
         let store = Store::in_memory(environment.clock.clone(), History::default());
         let server = ApiServer::new(Config::new(store, environment, Catalogue::built_in())).await?;
@@ -173,13 +135,11 @@ impl HollowCluster {
         let settings = controllers::Settings {
             root_certificates: Some("none".to_string()),
             authority: None,
-            volumes: Some(controllers::volumes::Directories::new(volumes.clone())),
+            volumes: Some(controllers::volumes::Directories::new(volumes)),
         };
-        let time = clock.clone();
         let manager = |name: &str| {
-            let time = time.clone();
             let builder = Manager::builder(client.clone()).name(name).seed(1);
-            builder.clock(Arc::new(move || time.now())).build()
+            builder.clock(clock.clone()).build()
         };
         let controllers = manager("kube-controller-manager");
         controllers::add_to(&controllers, &settings);
@@ -198,17 +158,15 @@ impl HollowCluster {
         });
         parts.spawn(node::run_hollow(
             client.clone(),
-            shared,
+            clock,
             described.collect(),
             stop.clone(),
         ));
         Ok(HollowCluster {
             client,
-            clock,
             stop,
             _parts: parts,
             _volumes: directory,
-            volumes,
         })
     }
 

@@ -2,9 +2,9 @@
 
 use super::story::*;
 use serde_json::{Value, json};
-use stead_test::cluster::Cluster;
+use stead_test::hollow_cluster::HollowCluster;
 
-async fn pod(cluster: &Cluster, name: &str, extra: Value) {
+async fn pod(cluster: &HollowCluster, name: &str, extra: Value) {
     let mut pod = template("p", json!({}));
     pod["metadata"]["name"] = json!(name);
     for (key, value) in extra.as_object().into_iter().flatten() {
