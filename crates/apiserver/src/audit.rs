@@ -6,7 +6,7 @@
 
 mod entry;
 
-pub use entry::{Entry, ObjectReference, RequestBody};
+pub use entry::{Annotations, Entry, ObjectReference, RequestBody};
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};

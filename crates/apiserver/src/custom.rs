@@ -10,7 +10,10 @@ use stead_cel::rules::CompiledRules;
 
 mod check;
 mod cleanup;
+mod conversion;
 mod definition;
+mod fallback;
+mod form;
 mod names;
 mod object;
 mod status;
@@ -18,7 +21,9 @@ mod structural;
 
 pub use check::{create_errors as definition_errors, update_errors as definition_update_errors};
 pub use cleanup::{begin as begin_cleanup, instance_gone};
+pub use conversion::{Converter, convert};
 pub use definition::{Definition, definitions};
+pub use form::unknown_formats;
 pub use object::{create_errors, default, is_current, mistyped_metadata, prune, update_errors};
 pub use status::{prepare_create, prepare_update};
 
@@ -54,6 +59,8 @@ pub struct CustomKind {
     pub several_versions: bool,
     /// The definition is being deleted: no new objects.
     pub terminating: bool,
+    /// Converts objects to and from other versions; without it only their `apiVersion` differs.
+    pub converter: Option<Converter>,
     /// Sent as a warning with each use of a deprecated version.
     pub deprecation: Option<String>,
 }

@@ -3,7 +3,7 @@
 //! It authenticates every request, hands the user to the server behind it, and writes the audit log. A
 //! caller inside the process needs no gate: whoever holds the server's value holds the cluster.
 
-use crate::audit::{AuditLog, Entry, ObjectReference, RequestBody};
+use crate::audit::{Annotations, AuditLog, Entry, ObjectReference, RequestBody};
 use crate::auth::{Auth, Credentials, PeerCertificate, User};
 use crate::environment::Environment;
 use crate::error::ApiError;
@@ -207,6 +207,7 @@ impl Seen {
                 name: path.name.clone(),
             }),
             body: RequestBody::None,
+            annotations: response.extensions().get::<Annotations>().cloned().unwrap_or_default(),
             code: response.status().as_u16(),
             failure: failure.map(|error| (error.message.clone(), error.reason.to_string())),
             received: self.received,

@@ -10,6 +10,7 @@ mod binding;
 pub mod bootstrap;
 mod connect;
 pub mod convert;
+mod daemon_set;
 mod eviction;
 pub mod fields;
 mod job;
@@ -51,8 +52,33 @@ pub fn default(resource: &Resource, object: &mut Value) {
         Origin::BuiltIn => crate::defaults::apply(resource, object),
         Origin::Custom(_) => custom::default(resource, object),
     }
-    if let ("", "secrets") = id(resource) {
-        encode_strings(object);
+    match id(resource) {
+        ("", "secrets") => encode_strings(object),
+        ("", "nodes") => one_range(object),
+        // What only an optional feature knows is dropped without it.
+        ("coordination.k8s.io", "leases") => drop_fields(object, &["strategy", "preferredHolder"]),
+        ("", "persistentvolumeclaims") => {
+            let source = &object["spec"]["dataSource"];
+            let foreign = source.is_object() && source["apiGroup"].is_null();
+            if foreign && source["kind"] != "PersistentVolumeClaim" {
+                drop_fields(object, &["dataSource"]);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn drop_fields(object: &mut Value, names: &[&str]) {
+    if let Some(Value::Object(spec)) = object.get_mut("spec") {
+        spec.retain(|name, _| !names.contains(&name.as_str()));
+    }
+}
+
+/// The range of a node that is named once is named in both fields.
+fn one_range(node: &mut Value) {
+    let range = node["spec"]["podCIDR"].clone();
+    if range.is_string() && node["spec"]["podCIDRs"][0] != range {
+        node["spec"]["podCIDRs"] = json!([range]);
     }
 }
 
@@ -67,6 +93,13 @@ fn encode_strings(secret: &mut Value) {
         if let (Value::Object(data), Some(text)) = (&mut *data, text.as_str()) {
             data.insert(name, STANDARD.encode(text).into());
         }
+    }
+}
+
+/// What a kind always shows, and so belongs to whoever updates the object.
+pub fn before_tracking(resource: &Resource, object: &mut Value) {
+    if let ("apps", "daemonsets") = id(resource) {
+        daemon_set::annotate(object);
     }
 }
 
@@ -88,7 +121,8 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
     strategy::start_generation(&call.resource, object);
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_create(object),
-        ("", "pods") => pod::prepare_create(object),
+        ("", "pods") => pod::prepare_create(object, call.now),
+        ("apps", "daemonsets") => daemon_set::prepare_create(object),
         (custom::GROUP, custom::PLURAL) => custom::prepare_create(call, object),
         ("batch", "jobs") => job::prepare_create(object),
         ("certificates.k8s.io", "certificatesigningrequests") => access::name_requester(call, object),
@@ -117,6 +151,7 @@ pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Res
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_update(object, old, &call.path.subresource),
         ("", "services") => service::prepare_update(object, old),
+        ("apps", "daemonsets") => daemon_set::prepare_update(object, old),
         (custom::GROUP, custom::PLURAL) => custom::prepare_update(call, object),
         _ => {}
     }
@@ -134,6 +169,7 @@ pub fn update_errors(call: &Call, object: &Value, old: &Value) -> Vec<FieldError
             }
             errors
         }
+        (Origin::BuiltIn, "status") => crate::validation::status(&call.resource, object),
         // A subresource changes only what it is for, and checks that itself.
         (Origin::BuiltIn, _) => Vec::new(),
     }

@@ -14,6 +14,7 @@ pub mod discovery;
 pub mod environment;
 pub mod error;
 pub mod gate;
+mod hooks;
 pub mod kinds;
 pub mod listen;
 pub mod openapi;

@@ -4,17 +4,23 @@
 //! search for them. Metadata is checked for all kinds elsewhere; custom resources by their schemas.
 
 mod admission;
+mod autoscaling;
 mod changes;
 mod check;
 mod containers;
 mod core;
+mod jobs;
 mod network;
 mod pods;
 mod policy;
 mod probes;
 mod storage;
 mod volumes;
+mod warnings;
 mod workloads;
+
+pub use admission::{webhook_service, webhook_url};
+pub use warnings::{deprecation, warnings};
 
 use crate::catalogue::{Origin, Resource};
 use check::{Errors, Field};
@@ -26,6 +32,9 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if matches!(resource.origin, Origin::BuiltIn) {
         object_errors(resource, Field::root(object), &mut errors);
+        if (resource.group.as_str(), resource.plural.as_str()) == ("apps", "controllerrevisions") {
+            core::revision_data(&Field::root(object), &mut errors);
+        }
     }
     errors.0
 }
@@ -34,11 +43,25 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
 pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if matches!(resource.origin, Origin::BuiltIn) {
-        // A pod changes in few places, which are checked by themselves; the rest was checked when it came.
-        if (resource.group.as_str(), resource.plural.as_str()) != ("", "pods") {
-            object_errors(resource, Field::root(object), &mut errors);
-        }
+        object_errors(resource, Field::root(object), &mut errors);
         changes::check(resource, Field::root(object), Field::root(old), &mut errors);
+    }
+    errors.0
+}
+
+/// What is wrong with a changed status.
+pub fn status(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let object = Field::root(object);
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "services") => network::service_status(&object, &mut errors),
+        ("networking.k8s.io", "ingresses") => network::ingress_status(&object, &mut errors),
+        ("autoscaling", "horizontalpodautoscalers") => autoscaling::status(&object, &mut errors),
+        ("policy", "poddisruptionbudgets") => policy::disruption_status(&object, &mut errors),
+        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") | ("", "replicationcontrollers") => {
+            workloads::status(&object, &mut errors);
+        }
+        _ => {}
     }
     errors.0
 }
@@ -61,9 +84,10 @@ fn object_errors(resource: &Resource, object: Field<'_>, errors: &mut Errors) {
         ("apps", "replicasets") => workloads::replica_set,
         ("apps", "statefulsets") => workloads::stateful_set,
         ("apps", "daemonsets") => workloads::daemon_set,
-        ("batch", "jobs") => workloads::job,
-        ("batch", "cronjobs") => workloads::cron_job,
-        ("autoscaling", "horizontalpodautoscalers") => policy::autoscaler,
+        ("apps", "controllerrevisions") => core::controller_revision,
+        ("batch", "jobs") => jobs::job,
+        ("batch", "cronjobs") => jobs::cron_job,
+        ("autoscaling", "horizontalpodautoscalers") => autoscaling::autoscaler,
         ("policy", "poddisruptionbudgets") => policy::disruption_budget,
         ("rbac.authorization.k8s.io", "roles") => policy::role,
         ("rbac.authorization.k8s.io", "clusterroles") => policy::cluster_role,
@@ -71,8 +95,10 @@ fn object_errors(resource: &Resource, object: Field<'_>, errors: &mut Errors) {
         ("rbac.authorization.k8s.io", "clusterrolebindings") => policy::cluster_role_binding,
         ("networking.k8s.io", "networkpolicies") => network::network_policy,
         ("networking.k8s.io", "ingresses") => network::ingress,
+        ("networking.k8s.io", "ingressclasses") => network::ingress_class,
         ("discovery.k8s.io", "endpointslices") => network::endpoint_slice,
         ("storage.k8s.io", "storageclasses") => storage::class,
+        ("storage.k8s.io", "csidrivers") => storage::csi_driver,
         ("scheduling.k8s.io", "priorityclasses") => core::priority_class,
         ("coordination.k8s.io", "leases") => core::lease,
         ("node.k8s.io", "runtimeclasses") => core::runtime_class,

@@ -5,6 +5,9 @@
 pub enum EvalError {
     #[error("no such overload")]
     NoSuchOverload,
+    /// The same, of a function that says its name.
+    #[error("no such overload: {0}")]
+    NoSuchOverloadOf(&'static str),
     #[error("no such key: {0}")]
     NoSuchKey(String),
     #[error("index out of bounds: {0}")]

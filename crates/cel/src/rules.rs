@@ -16,7 +16,7 @@ use crate::program::{Program, compile as compile_program};
 use crate::types::Type;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use stead_machinery::field::FieldError;
+use stead_machinery::field::{FieldError, FieldErrorKind};
 use stead_machinery::schema::{Rule, SchemaRef, Shape, Topology};
 
 /// Every rule of a schema, ready to be evaluated.
@@ -52,14 +52,56 @@ struct CompiledRule {
 /// Compiles the rules of a schema. `at` is the schema's own path, such as
 /// `spec.versions[0].schema.openAPIV3Schema`, and begins the path of every error.
 pub fn compile(schema: SchemaRef<'_>, at: &str) -> Result<CompiledRules, Vec<FieldError>> {
-    let mut checks = check::Checks::default();
-    let decl = has_rules(schema).then(|| Decl::of_schema(schema, Place::ResourceRoot, "selfType"));
+    let forms = form_errors(schema, at);
+    match compile_beside(schema, at, &forms) {
+        Ok(rules) if forms.is_empty() => Ok(rules),
+        Ok(_) => Err(forms),
+        Err(errors) => Err(forms.into_iter().chain(errors).collect()),
+    }
+}
+
+/// What can be said of the rules without compiling them.
+pub fn form_errors(schema: SchemaRef<'_>, at: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check::forms(schema, at, &mut errors);
+    errors
+}
+
+/// As [`compile`], for a schema that is wrong in other ways: rules at or above what is wrong are left alone,
+/// because their complaints would only follow from it.
+pub fn compile_beside(
+    schema: SchemaRef<'_>,
+    at: &str,
+    broken: &[FieldError],
+) -> Result<CompiledRules, Vec<FieldError>> {
+    let (rules, checks) = compile_as(schema, at, broken, Place::ResourceRoot);
+    checks.finish(at)?;
+    Ok(rules)
+}
+
+/// Compiles the rules of a part of a schema, to judge a value for that part, such as a default.
+///
+/// What a rule would cost is no matter here: the second part are the rules that do not compile.
+pub fn compile_part(schema: SchemaRef<'_>) -> (CompiledRules, Vec<FieldError>) {
+    let (rules, checks) = compile_as(schema, "", &[], Place::of(schema));
+    let mut errors = checks.finish("").err().unwrap_or_default();
+    errors.retain(|error| error.kind == FieldErrorKind::InvalidUnshown);
+    (rules, errors)
+}
+
+fn compile_as<'a>(
+    schema: SchemaRef<'_>,
+    at: &str,
+    broken: &'a [FieldError],
+    place: Place,
+) -> (CompiledRules, check::Checks<'a>) {
+    let mut checks = check::Checks::beside(broken);
+    let decl = has_rules(schema).then(|| Decl::of_schema(schema, place, "selfType"));
     let root = match decl.flatten() {
         Some(decl) => checks.node(schema, &decl, check::Context::root(at)),
         None => None,
     };
-    checks.finish(at)?;
-    Ok(CompiledRules { root })
+    (CompiledRules { root }, checks)
 }
 
 impl CompiledRules {

@@ -129,6 +129,8 @@ impl fmt::Display for FieldError {
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_string(),
+        // Go has a letter for the bell, JSON has not.
+        Value::String(_) => value.to_string().replace("\\u0007", "\\a"),
         other => other.to_string(),
     }
 }

@@ -52,6 +52,9 @@ fn prune_level(value: &mut Value, schema: SchemaRef<'_>, path: &mut String, drop
                 path.truncate(length);
             }
         }
+        // An object where none belongs has no field that the schema knows.
+        (Shape::Any | Shape::Free | Shape::Object(_), _) => {}
+        (_, Value::Object(fields)) => prune_fields(fields, &Object::default(), path, dropped),
         _ => {}
     }
 }
@@ -145,6 +148,14 @@ fn tidy_level(value: &mut Value, schema: SchemaRef<'_>, depth: usize) {
     }
     match (schema.shape(), &mut *value) {
         (Shape::Object(object), Value::Object(fields)) => {
+            if let Some(values) = object.additional
+                && matches!(schema.go(values).shape(), Shape::String(_))
+            {
+                // A text that is sent as null is an empty one.
+                for value in fields.values_mut().filter(|value| value.is_null()) {
+                    *value = Value::String(String::new());
+                }
+            }
             fields.retain(|_, value| !value.is_null());
             for (name, property) in object.properties.iter().filter(|(_, property)| property.by_value) {
                 if !fields.contains_key(&**name) && has_contents(schema.go(property.node)) {

@@ -1,6 +1,5 @@
 //! Mutating and validating webhooks: the cluster's own admission, asked over TLS.
 
-mod client;
 mod configuration;
 mod exchange;
 

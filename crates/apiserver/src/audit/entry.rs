@@ -25,9 +25,14 @@ pub struct Entry {
     pub code: u16,
     /// The message and reason of a refusal.
     pub failure: Option<(String, String)>,
+    pub annotations: Annotations,
     pub received: Timestamp,
     pub answered: Timestamp,
 }
+
+/// What admission noted of a request, for the log alone. It travels beside the answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Annotations(pub Vec<(String, String)>);
 
 /// The object that a request names in its path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -99,8 +104,15 @@ impl Entry {
         }
         put("requestReceivedTimestamp", micros(self.received).into());
         put("stageTimestamp", micros(self.answered).into());
+        let mut annotations = Map::new();
+        for (key, value) in &self.annotations.0 {
+            annotations.insert(key.clone(), value.as_str().into());
+        }
         if lost > 0 {
-            put("annotations", json!({"audit.stead.dev/lost-before": lost.to_string()}));
+            annotations.insert("audit.stead.dev/lost-before".to_string(), lost.to_string().into());
+        }
+        if !annotations.is_empty() {
+            put("annotations", Value::Object(annotations));
         }
         Value::Object(event)
     }

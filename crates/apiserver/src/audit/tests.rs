@@ -37,6 +37,7 @@ fn entry(resource: &str, body: &str) -> Entry {
         body: RequestBody::Json(body.to_string().into()),
         code: 201,
         failure: None,
+        annotations: Default::default(),
         received: at(1),
         answered: at(250),
     }
@@ -132,4 +133,16 @@ fn a_sink_that_stands_still_holds_up_no_request_and_the_gap_is_told() {
         })
         .sum();
     assert_eq!(text.lines().count() as u64 + lost, sent as u64);
+}
+
+#[test]
+fn what_admission_noted_is_in_the_event() {
+    let mut noted = entry("configmaps", "{}");
+    noted
+        .annotations
+        .0
+        .push(("policy.example.com/why".to_string(), "because".to_string()));
+    let event = noted.event(Level::Metadata, 2);
+    assert_eq!(event["annotations"]["policy.example.com/why"], "because");
+    assert_eq!(event["annotations"]["audit.stead.dev/lost-before"], "2");
 }

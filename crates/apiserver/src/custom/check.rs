@@ -1,7 +1,10 @@
 //! What makes a definition acceptable, in Kubernetes' words.
 
-use super::structural;
+mod parts;
+
+use super::{fallback, form, structural};
 use crate::verbs::object::{self, strings};
+use parts::{column_errors, conversion_errors, per_version, subresource_errors};
 use serde_json::Value;
 use stead_cel::rules;
 use stead_machinery::field::FieldError;
@@ -74,6 +77,11 @@ fn spec_errors(spec: &Value) -> Vec<FieldError> {
     version_errors(spec, &mut errors);
     names_errors(&spec["names"], &mut errors);
     conversion_errors(&spec["conversion"], &mut errors);
+    if spec["preserveUnknownFields"] == true {
+        let detail =
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", true, detail));
+    }
     errors
 }
 
@@ -107,6 +115,8 @@ fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
             ),
         }
     }
+    subresource_errors(versions, errors);
+    column_errors(versions, errors);
     selectable_errors(versions, errors);
     let names: Vec<&Value> = versions.iter().map(|version| &version["name"]).collect();
     if names
@@ -125,44 +135,65 @@ fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
 
 /// Selectable fields are scalars that the schema names.
 fn selectable_errors(versions: &[Value], errors: &mut Vec<FieldError>) {
-    let alike = versions
-        .iter()
-        .all(|version| version["selectableFields"] == versions[0]["selectableFields"]);
-    for (index, version) in versions.iter().enumerate().filter(|(index, _)| *index == 0 || !alike) {
-        let at = if alike {
-            "spec".to_string()
-        } else {
-            format!("spec.versions[{index}]")
-        };
+    for (at, version) in per_version(versions, "selectableFields") {
         let fields = version["selectableFields"]
             .as_array()
             .map(Vec::as_slice)
             .unwrap_or_default();
         for (place, field) in fields.iter().enumerate() {
             let path = field["jsonPath"].as_str().unwrap_or_default();
-            let steps = path.trim_start_matches('.').split('.');
-            let schema = &version["schema"]["openAPIV3Schema"];
-            let found = steps.fold(schema, |schema, step| &schema["properties"][step]);
-            if !matches!(found["type"].as_str(), Some("string" | "integer" | "boolean")) {
-                let at = format!("{at}.selectableFields[{place}].jsonPath");
-                let detail = "is an invalid path: does not refer to a valid field";
-                errors.push(FieldError::invalid(at, path, detail));
+            let place_at = format!("{at}.selectableFields[{place}].jsonPath");
+            match selectable(path, &version["schema"]["openAPIV3Schema"]) {
+                Ok(()) => {}
+                Err(detail) if path.is_empty() => errors.push(FieldError::required(place_at, detail)),
+                Err(detail) => errors.push(FieldError::invalid(place_at, path, detail)),
             }
         }
     }
 }
 
-fn schema_errors(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
-    let found = structural::errors(schema, at);
-    if !found.is_empty() {
-        errors.extend(found);
-        return;
+/// Whether a path leads to a scalar that can be selected by.
+fn selectable(path: &str, schema: &Value) -> Result<(), &'static str> {
+    const UNKNOWN: &str = "is an invalid path: does not refer to a valid field";
+    if path.is_empty() {
+        return Err("");
     }
+    let mut found = schema;
+    for step in path.trim_start_matches('.').split('.') {
+        found = found["properties"].get(step).ok_or(UNKNOWN)?;
+    }
+    if path.starts_with(".metadata") {
+        return Err("must not point to fields in metadata");
+    }
+    let scalar = matches!(found["type"].as_str(), Some("string" | "integer" | "boolean"));
+    match scalar {
+        true => Ok(()),
+        false => Err(
+            "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
+        ),
+    }
+}
+
+fn schema_errors(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
+    let mut found = structural::errors(schema, at);
+    if found.is_empty() {
+        found = fallback::errors(schema, at);
+    }
+    let sound = found.is_empty();
+    errors.extend(found);
+    let mut broken = form::errors(schema, at);
     let mut schemas = Schemas::default();
     let root = super::definition::root(&mut schemas, schema);
-    if let Err(found) = rules::compile(schemas.at(root), at) {
-        errors.extend(found);
-    }
+    broken.extend(rules::form_errors(schemas.at(root), at));
+    // Rules are only read where the types that they are about are sound.
+    let rules = match sound {
+        true => rules::compile_beside(schemas.at(root), at, &broken)
+            .err()
+            .unwrap_or_default(),
+        false => Vec::new(),
+    };
+    errors.extend(broken);
+    errors.extend(rules);
 }
 
 fn names_errors(names: &Value, errors: &mut Vec<FieldError>) {
@@ -203,29 +234,6 @@ fn names_errors(names: &Value, errors: &mut Vec<FieldError>) {
     if !text("kind").is_empty() && text("kind") == text("listKind") {
         let detail = "kind and listKind may not be the same";
         errors.push(FieldError::invalid("spec.names.listKind", text("listKind"), detail));
-    }
-}
-
-fn conversion_errors(conversion: &Value, errors: &mut Vec<FieldError>) {
-    match conversion["strategy"].as_str().unwrap_or_default() {
-        "None" => {
-            if !conversion["webhook"].is_null() {
-                let detail = "should not be set when strategy is not set to Webhook";
-                errors.push(FieldError::forbidden("spec.conversion.webhookClientConfig", detail));
-            }
-        }
-        "Webhook" => {
-            if conversion["webhook"]["clientConfig"].is_null() {
-                let detail = "required when strategy is set to Webhook";
-                errors.push(FieldError::required("spec.conversion.webhookClientConfig", detail));
-            }
-        }
-        "" => errors.push(FieldError::required("spec.conversion.strategy", "")),
-        other => errors.push(FieldError::not_supported(
-            "spec.conversion.strategy",
-            other,
-            &["None", "Webhook"],
-        )),
     }
 }
 

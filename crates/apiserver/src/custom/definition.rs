@@ -1,6 +1,6 @@
 //! A stored definition as the resources that it adds.
 
-use super::{CustomKind, GROUP, PLURAL, PrinterColumn, ScalePaths};
+use super::{Converter, CustomKind, GROUP, PLURAL, PrinterColumn, ScalePaths};
 use crate::catalogue::{Origin, Resource, Subresource, built_in};
 use crate::store::{Prefix, Record, Revision, View};
 use crate::verbs::object::strings;
@@ -105,6 +105,7 @@ fn custom_kind(object: &Value, definition: &Definition, version: &Value, storage
         rules: None,
         terminating: is_true(object, "Terminating"),
         deprecation: deprecation(definition, version),
+        converter: Converter::of(&object["spec"]["conversion"]),
         since: Revision::default(),
         several_versions: object["spec"]["versions"]
             .as_array()

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 use stead_machinery::field::FieldError;
-use stead_machinery::schema::Schemas;
-use stead_machinery::validate::{pattern_error, validate};
+use stead_machinery::validate::pattern_error;
 
 /// How deep a schema may nest; it is bounded by the size of a request, and the stack is smaller.
 const DEEPEST: usize = 200;
@@ -68,14 +67,11 @@ impl Check {
             let detail = "must be false if x-kubernetes-int-or-string is true";
             self.errors.push(FieldError::invalid(path, true, detail));
         }
-        self.lists(kind, schema, at);
-        self.default(schema, at);
         self.constraints(schema, schema, at, at);
         self.depth -= 1;
     }
 
     fn kind(&mut self, kind: &str, schema: &Value, level: Level, at: &str) {
-        const KINDS: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
         let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
         let path = format!("{at}.type");
         let untyped = flag("x-kubernetes-int-or-string") || flag("x-kubernetes-preserve-unknown-fields");
@@ -95,8 +91,6 @@ impl Check {
         } else if level == Level::Root && !kind.is_empty() && kind != "object" {
             self.errors
                 .push(FieldError::invalid(path, kind, "must be object at the root"));
-        } else if !kind.is_empty() && !KINDS.contains(&kind) {
-            self.errors.push(FieldError::not_supported(path, kind, &KINDS));
         }
     }
 
@@ -120,10 +114,6 @@ impl Check {
             return;
         };
         let path = format!("{at}.additionalProperties");
-        if fields(schema, "properties").next().is_some() {
-            let detail = "additionalProperties and properties are mutual exclusive";
-            self.errors.push(FieldError::forbidden(path.clone(), detail));
-        }
         if level == Level::Root {
             self.errors
                 .push(FieldError::forbidden(path.clone(), "must not be used at the root"));
@@ -137,71 +127,6 @@ impl Check {
             }
             Value::Object(_) => self.structure(additional, Level::Field, &path),
             _ => {}
-        }
-    }
-
-    fn lists(&mut self, kind: &str, schema: &Value, at: &str) {
-        if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
-            let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-            self.errors
-                .push(FieldError::forbidden(format!("{at}.uniqueItems"), detail));
-        }
-        let Some(topology) = schema.get("x-kubernetes-list-type").and_then(Value::as_str) else {
-            return;
-        };
-        let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
-        if !matches!(topology, "atomic" | "set" | "map") {
-            let path = format!("{at}.x-kubernetes-list-type");
-            self.errors
-                .push(FieldError::not_supported(path, topology, &["atomic", "map", "set"]));
-        }
-        if kind != "array" {
-            let detail = "must be array if x-kubernetes-list-type is specified";
-            self.errors.push(match kind {
-                "" => FieldError::required(format!("{at}.type"), detail),
-                kind => FieldError::invalid(format!("{at}.type"), kind, detail),
-            });
-        }
-        if topology == "map" && keys.is_none_or(Vec::is_empty) {
-            let detail = "must not be empty if x-kubernetes-list-type is map";
-            self.errors
-                .push(FieldError::required(format!("{at}.x-kubernetes-list-map-keys"), detail));
-        }
-        for (index, key) in keys.into_iter().flatten().enumerate() {
-            let name = key.as_str().unwrap_or_default();
-            let property = schema.get("items").and_then(|items| items.get("properties")?.get(name));
-            if topology == "map" && property.is_none() {
-                let path = format!("{at}.x-kubernetes-list-map-keys[{index}]");
-                let detail = "entries must all be names of item properties";
-                self.errors.push(FieldError::invalid(path, name, detail));
-            }
-            let items = &schema["items"];
-            let required = items["required"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|required| required == name);
-            if property.is_some_and(|property| property.get("default").is_none()) && !required {
-                let path = format!("{at}.items.properties[{name}].default");
-                let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-                self.errors.push(FieldError::required(path, detail));
-            }
-        }
-    }
-
-    /// A default must itself be valid.
-    fn default(&mut self, schema: &Value, at: &str) {
-        let Some(default) = schema.get("default") else {
-            return;
-        };
-        let mut schemas = Schemas::default();
-        let root = schemas.read(schema);
-        for mut error in validate(default, None, schemas.at(root)) {
-            error.field = match error.field.as_str() {
-                "" => format!("{at}.default"),
-                below => format!("{at}.default.{below}"),
-            };
-            self.errors.push(error);
         }
     }
 

@@ -16,11 +16,13 @@ fn rule(resource: &Resource) -> Rule {
     }
     match super::id(resource) {
         // Since 1.36 the name of a service may begin with a digit.
-        ("", "namespaces" | "services") => Rule::Label,
+        ("", "namespaces" | "services") | ("apps", "statefulsets") => Rule::Label,
         ("", "events") | ("events.k8s.io", "events") => Rule::Segment,
         ("rbac.authorization.k8s.io", _) => Rule::Segment,
         ("certificates.k8s.io", "certificatesigningrequests") => Rule::Segment,
         ("networking.k8s.io", "ipaddresses") => Rule::Segment,
+        // Nobody checks the name of a budget.
+        ("policy", "poddisruptionbudgets") => Rule::Segment,
         _ => Rule::Subdomain,
     }
 }

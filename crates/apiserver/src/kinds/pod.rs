@@ -1,12 +1,31 @@
 //! Pods: how they begin, and how they end.
 
+use crate::verbs::object::time;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// Seconds that a pod gets to end when it does not say.
 const GRACE_SECONDS: i64 = 30;
 
-pub fn prepare_create(object: &mut Value) {
+pub fn prepare_create(object: &mut Value, now: Timestamp) {
     object["status"] = json!({"phase": "Pending", "qosClass": qos_class(&object["spec"])});
+    let spec = &mut object["spec"];
+    if spec["terminationGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|seconds| seconds < 0)
+    {
+        spec["terminationGracePeriodSeconds"] = 1.into();
+    }
+    if spec["schedulingGates"]
+        .as_array()
+        .is_some_and(|gates| !gates.is_empty())
+    {
+        object["status"]["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastProbeTime": null, "lastTransitionTime": time(now),
+        }]);
+    }
 }
 
 /// How long a pod may take to end. One that never ran, or has ended, needs no time.

@@ -2,10 +2,12 @@
 
 use crate::catalogue::{Origin, Resource};
 use crate::error::{ApiError, Result};
+use crate::server::negotiate::BodyEncoding;
 use crate::server::{Body, respond};
+use crate::verbs::apply;
 use crate::verbs::managed::Ownership;
 use crate::verbs::object::{self, at};
-use crate::verbs::patch::Patch;
+use crate::verbs::patch::{self, Patch};
 use crate::verbs::update::{Desired, update_object};
 use crate::verbs::write_options::{OptionsKind, WriteOptions};
 use crate::verbs::{Call, selection};
@@ -25,7 +27,7 @@ pub async fn scale(call: &Call, body: Body) -> Result<Response<Body>> {
     match call.verb {
         "get" => {
             let record = call.existing().await?;
-            let object = call.in_version(&record.value());
+            let object = call.in_version(&record.value()).await?;
             respond::object(200, &shown(call, &object, &paths), call.accepted)
         }
         "update" => {
@@ -41,12 +43,52 @@ pub async fn scale(call: &Call, body: Body) -> Result<Response<Body>> {
             change(call, &options, &paths, |_| Ok(sent.clone())).await
         }
         "patch" => {
+            if let Some(encoding) = patch::applies(call)? {
+                return apply_scale(call, body, encoding, &paths).await;
+            }
             let patch = Patch::read(call, body).await?;
             let schema = crate::catalogue::built_in::kind("autoscaling", "v1", "Scale");
             change(call, &patch.options, &paths, |scale| patch.apply(scale, schema)).await
         }
         _ => Err(ApiError::no_such_path()),
     }
+}
+
+/// Applies a scale: what it says becomes the manager's, in the object that is scaled.
+async fn apply_scale(call: &Call, body: Body, encoding: BodyEncoding, paths: &Paths) -> Result<Response<Body>> {
+    let bytes = crate::server::body::read(body, call.shared.limits.body).await?;
+    let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Apply)?;
+    let sent = apply::document(call, &bytes, encoding, &options)?;
+    if !sent["spec"]["replicas"].is_null() && !sent["spec"]["replicas"].is_i64() {
+        let value = &sent["spec"]["replicas"];
+        let why = format!(
+            "failed to create typed patch object ({}/{}; autoscaling/v1, Kind=Scale): .spec.replicas: expected numeric (int or float), got {}",
+            object::namespace(&sent),
+            object::name(&sent),
+            value
+        );
+        return Err(ApiError::new(500, "", why));
+    }
+    let outcome = update_object(call, &options, |old| {
+        let mut config = json!({
+            "apiVersion": call.api_version, "kind": call.resource.kind, "metadata": {"name": call.path.name},
+        });
+        if let Some(replicas) = sent["spec"]["replicas"].as_i64() {
+            check_replicas(call, replicas)?;
+            set(&mut config, &paths.spec, replicas.into());
+        }
+        apply::desired(call, Some(old), &config, &options)
+    })
+    .await?;
+    respond::object(200, &shown(call, &outcome.object(call).await?, paths), call.accepted)
+}
+
+fn check_replicas(call: &Call, replicas: i64) -> Result<()> {
+    if replicas < 0 {
+        let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+        return Err(ApiError::invalid("autoscaling", "Scale", &call.path.name, &[error]));
+    }
+    Ok(())
 }
 
 async fn change(
@@ -58,10 +100,7 @@ async fn change(
     let outcome = update_object(call, options, |old| {
         let scale = make(&shown(call, old, paths))?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-        if replicas < 0 {
-            let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-            return Err(ApiError::invalid("autoscaling", "Scale", &call.path.name, &[error]));
-        }
+        check_replicas(call, replicas)?;
         let mut object = old.clone();
         set(&mut object, &paths.spec, replicas.into());
         for field in ["resourceVersion", "uid"] {
@@ -73,7 +112,7 @@ async fn change(
         })
     })
     .await?;
-    respond::object(200, &shown(call, &outcome.object(call), paths), call.accepted)
+    respond::object(200, &shown(call, &outcome.object(call).await?, paths), call.accepted)
 }
 
 /// The scale of an object.

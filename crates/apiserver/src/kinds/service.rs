@@ -108,23 +108,39 @@ pub fn prepare_update(service: &mut Value, old: &Value) {
             }
         }
     }
-    drop_traffic_policies(service);
+    drop_traffic_policies(service, old);
     ports::keep(service, old);
 }
 
-/// Policies about traffic that a service of this type does not have.
-fn drop_traffic_policies(service: &mut Value) {
-    let kind = kind(service).to_string();
+/// Whether traffic from outside the cluster can reach a service.
+fn is_reached_from_outside(service: &Value) -> bool {
+    let outside = service["spec"]["externalIPs"]
+        .as_array()
+        .is_some_and(|ips| !ips.is_empty());
+    match kind(service) {
+        "NodePort" | "LoadBalancer" => true,
+        "ClusterIP" => outside,
+        _ => false,
+    }
+}
+
+/// Policies that a service loses with its type, unless the update sets them anew.
+fn drop_traffic_policies(service: &mut Value, old: &Value) {
+    let same = |field: &str| service["spec"].get(field) == old["spec"].get(field);
+    let mut dropped = Vec::new();
+    if is_reached_from_outside(old) && !is_reached_from_outside(service) && same("externalTrafficPolicy") {
+        dropped.push("externalTrafficPolicy");
+    }
+    if kind(old) == "LoadBalancer" && kind(service) != "LoadBalancer" {
+        dropped.extend(
+            ["healthCheckNodePort", "allocateLoadBalancerNodePorts"]
+                .into_iter()
+                .filter(|field| same(field)),
+        );
+    }
     let spec = object::map_mut(service, "spec");
-    if !matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
-        spec.remove("externalTrafficPolicy");
-        spec.remove("healthCheckNodePort");
-    }
-    if kind != "LoadBalancer" {
-        spec.remove("allocateLoadBalancerNodePorts");
-    }
-    if kind == "ExternalName" {
-        spec.remove("internalTrafficPolicy");
+    for field in dropped {
+        spec.remove(field);
     }
 }
 

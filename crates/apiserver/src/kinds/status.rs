@@ -26,7 +26,7 @@ pub fn initial(resource: &Resource, object: &mut Value, now: Timestamp) {
         }),
         ("autoscaling", "horizontalpodautoscalers") => match resource.version.as_str() {
             "v1" => json!({"currentReplicas": 0, "desiredReplicas": 0}),
-            _ => json!({"currentMetrics": null, "desiredReplicas": 0}),
+            _ => json!({"desiredReplicas": 0}),
         },
         ("", "services") | ("networking.k8s.io", "ingresses") => json!({"loadBalancer": {}}),
         ("", "persistentvolumes") => json!({"phase": "Pending", "lastPhaseTransitionTime": object::time(now)}),

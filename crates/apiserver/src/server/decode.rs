@@ -85,14 +85,18 @@ pub fn decode_error(version: &str, kind: &str, bytes: &[u8], error: &DecodeError
 
 /// The error for a body that is well-formed and no object.
 pub fn not_an_object(version: &str, kind: &str, bytes: &[u8], value: &Value) -> ApiError {
+    decode_error(version, kind, bytes, &DecodeError::Syntax(no_kind(value)))
+}
+
+/// Why a well-formed body that is no object says nothing of its kind.
+pub fn no_kind(value: &Value) -> String {
     const WANTED: &str =
         r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
     let found = go::json_type(value);
     let found = found.split(' ').next().unwrap_or_default();
-    let why = format!(
+    format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {WANTED}"
-    );
-    decode_error(version, kind, bytes, &DecodeError::Syntax(why))
+    )
 }
 
 /// What Kubernetes says of a kind that it does not know.

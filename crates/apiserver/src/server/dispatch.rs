@@ -126,15 +126,24 @@ async fn route(
         accepted: accepted?,
         now: shared.environment.clock.now(),
         warnings: Mutex::default(),
+        annotations: Mutex::default(),
     });
     if let Origin::Custom(kind) = &call.resource.origin
         && let Some(warning) = &kind.deprecation
     {
         call.warn(warning.clone());
     }
+    if let Some(warning) = crate::validation::deprecation(&call.resource).filter(|_| call.resource.origin_is_built_in())
+    {
+        call.warn(warning);
+    }
     let outcome = verb(&call, body).await;
     let warnings = std::mem::take(&mut *call.warnings.lock());
     let mut response = outcome.unwrap_or_else(|error| respond::error(&error, Some(call.accepted)));
+    let annotations = std::mem::take(&mut *call.annotations.lock());
+    if !annotations.is_empty() {
+        response.extensions_mut().insert(crate::audit::Annotations(annotations));
+    }
     for header in warnings.iter().filter_map(|warning| respond::warning_header(warning)) {
         response.headers_mut().append("warning", header);
     }
@@ -153,14 +162,23 @@ fn check_path(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<()
     let verbs = match path.subresource.as_str() {
         "" => &resource.verbs,
         name => {
-            let sub = resource.subresource(name).ok_or_else(ApiError::no_such_path)?;
+            let sub = resource
+                .subresource(name)
+                .ok_or_else(|| match resource.origin_is_built_in() {
+                    true => ApiError::no_such_path(),
+                    false => ApiError::not_found(&resource.group_resource(), &path.name),
+                })?;
             &sub.verbs
         }
     };
     let known = verbs.iter().any(|known| known == verb);
     // A create without a namespace, or a put without a name, is a method that the path does not have.
     let fits = match verb {
-        "create" => resource.namespaced == in_namespace && (path.name.is_empty() || !path.subresource.is_empty()),
+        "create" => {
+            // A custom kind can also be created at the path of the object itself.
+            let place = path.name.is_empty() || !path.subresource.is_empty() || !resource.origin_is_built_in();
+            resource.namespaced == in_namespace && place
+        }
         "update" | "patch" | "delete" => !path.name.is_empty(),
         "deletecollection" => resource.namespaced == in_namespace,
         _ => true,

@@ -82,9 +82,7 @@ pub fn accept(headers: &HeaderMap, pretty: Option<bool>) -> Result<Accepted> {
 
 /// No form that the client accepts is one that we can make.
 pub fn not_acceptable() -> ApiError {
-    let message = format!(
-        "406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-    );
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}");
     ApiError::new(406, "NotAcceptable", message).with_details(serde_json::json!({}))
 }
 

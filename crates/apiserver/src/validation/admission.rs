@@ -1,6 +1,8 @@
 //! What may be wrong with webhook configurations.
 
 use super::check::{Errors, Field};
+use serde_json::Value;
+use stead_machinery::field::FieldError;
 use stead_machinery::names;
 
 pub fn validating(configuration: &Field<'_>, errors: &mut Errors) {
@@ -77,16 +79,97 @@ fn client(config: &Field<'_>, errors: &mut Errors) {
         return;
     }
     if url.is_set() {
-        let scheme = url.text().split("://").next().unwrap_or_default();
-        if scheme != "https" {
-            let detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
-            errors.invalid_value(&url, scheme, detail);
-        }
+        errors.0.extend(webhook_url(url.text(), &url.path));
     } else {
-        errors.present(&service.at("name"));
-        errors.present(&service.at("namespace"));
-        if service.at("port").is_set() {
-            errors.port_number(&service.at("port"));
+        errors.0.extend(webhook_service(service.value, &service.path));
+    }
+}
+
+/// What is wrong with the URL of a webhook.
+pub fn webhook_url(url: &str, at: &str) -> Vec<FieldError> {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let mut errors = Vec::new();
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    if scheme != "https" {
+        let detail = format!("'https' is the only allowed URL scheme{FORM}");
+        errors.push(FieldError::invalid(at, scheme, detail));
+    }
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = if scheme.is_empty() {
+        ""
+    } else {
+        rest.split('/').next().unwrap_or_default()
+    };
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if host.is_empty() {
+        errors.push(FieldError::invalid(at, "", format!("host must be specified{FORM}")));
+    }
+    if authority.contains('@') {
+        errors.push(FieldError::invalid(
+            at,
+            user,
+            "user information is not permitted in the URL",
+        ));
+    }
+    if !fragment.is_empty() {
+        errors.push(FieldError::invalid(
+            at,
+            fragment,
+            "fragments are not permitted in the URL",
+        ));
+    }
+    if !query.is_empty() {
+        errors.push(FieldError::invalid(
+            at,
+            query,
+            "query parameters are not permitted in the URL",
+        ));
+    }
+    errors
+}
+
+/// What is wrong with the service that a webhook is behind.
+pub fn webhook_service(service: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let text = |field: &str| service[field].as_str().unwrap_or_default();
+    for field in ["name", "namespace"] {
+        if text(field).is_empty() {
+            errors.push(FieldError::required(format!("{at}.{field}"), ""));
         }
     }
+    let port = service["port"].as_i64().unwrap_or(443);
+    if !(1..=65535).contains(&port) {
+        let detail = "port is not valid: must be between 1 and 65535, inclusive";
+        errors.push(FieldError::invalid(format!("{at}.port"), port, detail));
+    }
+    let (path, place) = (text("path"), format!("{at}.path"));
+    if path.is_empty() || path == "/" {
+        return errors;
+    }
+    if path == "//" {
+        errors.push(FieldError::invalid(place, path, "segment[0] may not be empty"));
+        return errors;
+    }
+    let below = path.strip_prefix('/');
+    if below.is_none() {
+        errors.push(FieldError::invalid(place.clone(), path, "must start with a '/'"));
+    }
+    // Kubernetes leaves out the first character whatever it is.
+    let below = below.unwrap_or_else(|| path.get(1..).unwrap_or_default());
+    for (index, step) in below.strip_suffix('/').unwrap_or(below).split('/').enumerate() {
+        if step.is_empty() {
+            let detail = format!("segment[{index}] may not be empty");
+            errors.push(FieldError::invalid(place.clone(), path, detail));
+            continue;
+        }
+        for complaint in names::dns1123_subdomain(step) {
+            errors.push(FieldError::invalid(
+                place.clone(),
+                path,
+                format!("segment[{index}]: {complaint}"),
+            ));
+        }
+    }
+    errors
 }

@@ -35,6 +35,7 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
         }
         ("discovery.k8s.io", "endpointslices") => fixed(&new, &old, &["addressType"], errors),
         ("node.k8s.io", "runtimeclasses") => fixed(&new, &old, &["handler"], errors),
+        ("apps", "controllerrevisions") => fixed(&new, &old, &["data"], errors),
         ("networking.k8s.io", "ingressclasses") => fixed(&spec, &old_spec, &["controller"], errors),
         _ => {}
     }

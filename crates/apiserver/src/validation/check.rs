@@ -108,6 +108,16 @@ impl Errors {
             .push(FieldError::invalid(field.path.clone(), value.into(), detail));
     }
 
+    /// As [`Errors::invalid`], without the value.
+    pub fn invalid_unshown(&mut self, field: &Field<'_>, detail: &str) {
+        self.0.push(FieldError::new(
+            field.path.clone(),
+            FieldErrorKind::InvalidUnshown,
+            Value::Null,
+            detail,
+        ));
+    }
+
     pub fn forbidden(&mut self, field: &Field<'_>, detail: impl Into<String>) {
         self.0.push(FieldError::forbidden(field.path.clone(), detail));
     }
@@ -115,6 +125,16 @@ impl Errors {
     pub fn duplicate(&mut self, field: &Field<'_>) {
         self.0
             .push(FieldError::duplicate(field.path.clone(), field.value.clone()));
+    }
+
+    /// As [`Errors::duplicate`], with the rule that it breaks.
+    pub fn duplicate_because(&mut self, field: &Field<'_>, detail: &str) {
+        self.0.push(FieldError::new(
+            field.path.clone(),
+            FieldErrorKind::Duplicate,
+            field.value.clone(),
+            detail,
+        ));
     }
 
     pub fn not_found(&mut self, field: &Field<'_>) {

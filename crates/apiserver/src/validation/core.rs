@@ -110,10 +110,92 @@ pub fn resource_quota(quota: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+pub fn controller_revision(revision: &Field<'_>, errors: &mut Errors) {
+    errors.not_negative(&revision.at("revision"));
+}
+
+/// What a new revision keeps is an object.
+pub fn revision_data(revision: &Field<'_>, errors: &mut Errors) {
+    let data = revision.at("data");
+    if !data.is_set() {
+        errors.required(&data, "data is mandatory");
+    } else if !data.value.is_object() {
+        errors.required(&data, "data must be a valid JSON object");
+    }
+}
+
+/// What else may be wrong with one limit.
+fn limit(limit: &Field<'_>, errors: &mut Errors) {
+    let kind = limit.at("type");
+    let standard = ["Container", "Pod", "PersistentVolumeClaim"].contains(&kind.text());
+    if !standard && !kind.text().contains('/') {
+        for complaint in names::qualified_name(kind.text()) {
+            errors.invalid(&kind, complaint);
+        }
+        errors.invalid(&kind, "must be a standard limit type or fully qualified");
+    }
+    for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+        let amounts = limit.at(list);
+        if kind.text() == "Pod" && list.starts_with("default") {
+            if !amounts.is_empty() {
+                errors.forbidden(&amounts, "may not be specified when `type` is 'Pod'");
+            }
+            continue;
+        }
+        for (name, amount) in amounts.entries() {
+            let known = match kind.text() {
+                "Pod" | "Container" => ["cpu", "memory", "ephemeral-storage"].contains(&name),
+                _ => true,
+            };
+            if !known && !name.contains('/') && !name.starts_with("hugepages-") {
+                let detail = "must be a standard resource type or fully qualified";
+                errors.invalid_value(&amount, name, detail);
+            }
+        }
+    }
+    let stored = |list: &str| limit.at(list).value.get("storage").is_some();
+    if kind.text() == "PersistentVolumeClaim" && !stored("min") && !stored("max") {
+        let detail = "either minimum or maximum storage value is required, but neither was provided";
+        errors.required(&limit.at("limits"), detail);
+    }
+    let amount = |list: &str, name: &str| limit.value[list][name].as_str()?.parse::<Quantity>().ok();
+    let upper = [
+        ("defaultRequest", "default request", "max", "max"),
+        ("defaultRequest", "default request", "default", "default limit"),
+        ("default", "default", "max", "max"),
+    ];
+    for (list, words, bound_list, bound_words) in upper {
+        for (name, field) in limit.at(list).entries().filter(|_| kind.text() != "Pod") {
+            let (Some(value), Some(bound)) = (amount(list, name), amount(bound_list, name)) else {
+                continue;
+            };
+            if value > bound {
+                let detail = format!("{words} value {value} is greater than {bound_words} value {bound}");
+                // Kubernetes shows the bound for a default, and the value for a default request.
+                let shown = if list == "default" {
+                    bound.to_string()
+                } else {
+                    value.to_string()
+                };
+                errors.invalid_value(&field, shown, detail);
+            }
+        }
+    }
+    for (name, field) in limit.at("maxLimitRequestRatio").entries() {
+        let one: Option<Quantity> = "1".parse().ok();
+        if let (Some(ratio), Some(one)) = (amount("maxLimitRequestRatio", name), one)
+            && ratio < one
+        {
+            errors.invalid(&field, format!("ratio {ratio} is less than 1"));
+        }
+    }
+}
+
 pub fn limit_range(range: &Field<'_>, errors: &mut Errors) {
     let limits = range.at("spec").at("limits");
     errors.unique(&limits, "type");
     for limit in limits.items() {
+        self::limit(&limit, errors);
         let amount = |list: &str, name: &str| {
             let text = limit.value[list][name].as_str()?;
             text.parse::<Quantity>()
@@ -149,7 +231,16 @@ pub fn node(node: &Field<'_>, errors: &mut Errors) {
         value: node.at("spec").at("taints").value,
         path: "metadata.taints".to_string(),
     };
-    for taint in taints.items() {
+    let all: Vec<Field<'_>> = taints.items().collect();
+    for (index, taint) in all.iter().enumerate() {
+        let same = |other: &Field<'_>| {
+            other.value["key"] == taint.value["key"] && other.value["effect"] == taint.value["effect"]
+        };
+        if all[..index].iter().any(same) {
+            errors.duplicate_because(taint, "taints must be unique by key and effect pair");
+        }
+    }
+    for taint in all {
         let (key, effect) = (taint.at("key"), taint.at("effect"));
         for complaint in names::qualified_name(key.text()) {
             errors.invalid_value(&key, key.text(), complaint);
@@ -187,7 +278,7 @@ pub fn priority_class(class: &Field<'_>, errors: &mut Errors) {
             format!("maximum allowed value of a user defined priority is {HIGHEST}"),
         );
     }
-    errors.one_of_if_set(&class.at("preemptionPolicy"), &["Never", "PreemptLowerPriority"]);
+    errors.one_of_if_set(&class.at("preemptionPolicy"), &["PreemptLowerPriority", "Never"]);
 }
 
 pub fn lease(lease: &Field<'_>, errors: &mut Errors) {
@@ -200,6 +291,8 @@ pub fn lease(lease: &Field<'_>, errors: &mut Errors) {
 }
 
 pub fn runtime_class(class: &Field<'_>, errors: &mut Errors) {
-    let handler = class.at("handler");
-    errors.complaints(&handler, names::dns1123_label(handler.text()));
+    errors.named(&class.at("handler"), names::dns1123_label);
+    let scheduling = class.at("scheduling");
+    errors.labels(&scheduling.at("nodeSelector"));
+    super::pods::tolerations(&scheduling.at("tolerations"), errors);
 }

@@ -39,11 +39,60 @@ pub fn service(service: &Field<'_>, errors: &mut Errors) {
     }
     for ip in spec.at("externalIPs").items() {
         errors.ip(&ip);
+        special_address(&ip, errors);
     }
     errors.one_of(&kind, &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
     let policies = &["Cluster", "Local"];
-    errors.one_of_if_set(&spec.at("externalTrafficPolicy"), policies);
+    let outside = ["NodePort", "LoadBalancer"].contains(&kind.text())
+        || (kind.text() == "ClusterIP" && !spec.at("externalIPs").is_empty());
+    let external = spec.at("externalTrafficPolicy");
+    match outside {
+        true => errors.one_of_if_set(&external, policies),
+        false if !external.is_empty() => {
+            errors.invalid(&external, "may only be set for externally-accessible services");
+        }
+        false => {}
+    }
     errors.one_of_if_set(&spec.at("internalTrafficPolicy"), policies);
+    errors.one_of_if_set(
+        &spec.at("trafficDistribution"),
+        &["PreferClose", "PreferSameZone", "PreferSameNode"],
+    );
+    let affinity = spec.at("sessionAffinityConfig").at("clientIP").at("timeoutSeconds");
+    if affinity
+        .number()
+        .is_some_and(|seconds| !(1..=86_400).contains(&seconds))
+    {
+        errors.invalid(&affinity, "must be greater than 0 and less than 86400");
+    }
+}
+
+pub fn service_status(service: &Field<'_>, errors: &mut Errors) {
+    let ingress = service.at("status").at("loadBalancer").at("ingress");
+    if service.at("spec").at("type").text() != "LoadBalancer" {
+        if !ingress.is_empty() {
+            errors.forbidden(&ingress, "may only be used when `spec.type` is 'LoadBalancer'");
+        }
+        return;
+    }
+    load_balancer(&ingress, errors);
+}
+
+pub fn ingress_status(ingress: &Field<'_>, errors: &mut Errors) {
+    load_balancer(&ingress.at("status").at("loadBalancer").at("ingress"), errors);
+}
+
+fn load_balancer(entries: &Field<'_>, errors: &mut Errors) {
+    for entry in entries.items() {
+        let (ip, host) = (entry.at("ip"), entry.at("hostname"));
+        if !ip.is_empty() {
+            errors.ip(&ip);
+        }
+        errors.named_if_set(&host, names::dns1123_subdomain);
+        if host.text().parse::<std::net::IpAddr>().is_ok() {
+            errors.invalid(&host, "must be a DNS name, not an IP address");
+        }
+    }
 }
 
 fn service_ports(ports: &Field<'_>, kind: &str, errors: &mut Errors) {
@@ -60,6 +109,10 @@ fn service_ports(ports: &Field<'_>, kind: &str, errors: &mut Errors) {
         errors.port_number(&number);
         errors.one_of(&port.at("protocol"), PROTOCOLS);
         errors.port(&port.at("targetPort"));
+        let application = port.at("appProtocol");
+        if application.is_set() {
+            errors.complaints(&application, names::qualified_name(application.text()));
+        }
         let protocol = port.at("protocol").text();
         if !seen.insert((number.number(), protocol)) {
             errors.duplicate(&port);
@@ -102,6 +155,7 @@ pub fn endpoint_slice(slice: &Field<'_>, errors: &mut Errors) {
     } else {
         errors.one_of(&kind, &["FQDN", "IPv4", "IPv6"]);
     }
+    errors.unique(&slice.at("ports"), "name");
     for port in slice.at("ports").items() {
         errors.named_if_set(&port.at("name"), names::dns1123_label);
         errors.one_of(&port.at("protocol"), PROTOCOLS);
@@ -117,6 +171,28 @@ pub fn endpoint_slice(slice: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+/// Addresses that nothing outside the machine has. Endpoints may have them here: a cluster of one machine runs on
+/// its loopback.
+fn special_address(address: &Field<'_>, errors: &mut Errors) {
+    let Ok(ip) = address.text().parse::<std::net::IpAddr>() else {
+        return;
+    };
+    let local = match ip {
+        std::net::IpAddr::V4(ip) => ip.is_link_local(),
+        std::net::IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    if ip.is_unspecified() {
+        errors.invalid(address, format!("may not be unspecified ({ip})"));
+    } else if ip.is_loopback() {
+        errors.invalid(address, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
+    } else if local {
+        errors.invalid(
+            address,
+            "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
+        );
+    }
+}
+
 pub fn network_policy(policy: &Field<'_>, errors: &mut Errors) {
     let spec = policy.at("spec");
     errors.selector(&spec.at("podSelector"));
@@ -124,16 +200,34 @@ pub fn network_policy(policy: &Field<'_>, errors: &mut Errors) {
         for rule in spec.at(rules).items() {
             for port in rule.at("ports").items() {
                 errors.one_of_if_set(&port.at("protocol"), &["TCP", "UDP", "SCTP"]);
-                if port.at("port").is_set() {
-                    errors.port(&port.at("port"));
+                let (number, end) = (port.at("port"), port.at("endPort"));
+                if number.is_set() {
+                    errors.port(&number);
                 }
+                let detail = match (number.value.is_string(), number.number(), end.number()) {
+                    (_, _, None) => continue,
+                    (true, _, _) => "may not be specified when `port` is non-numeric",
+                    (_, None, _) => "may not be specified when `port` is not specified",
+                    (_, Some(first), Some(last)) if last < first => {
+                        // Kubernetes shows the other end of the range.
+                        errors.invalid_value(&end, first, "must be greater than or equal to `port`");
+                        continue;
+                    }
+                    _ => continue,
+                };
+                errors.invalid(&end, detail);
             }
             for peer in rule.at(peers).items() {
                 network_peer(&peer, errors);
             }
         }
     }
-    for kind in spec.at("policyTypes").items() {
+    let types = spec.at("policyTypes");
+    if types.items().count() > 2 {
+        errors.invalid(&types, "may not specify more than two policyTypes");
+        return;
+    }
+    for kind in types.items() {
         errors.one_of(&kind, &["Ingress", "Egress"]);
     }
 }
@@ -143,12 +237,72 @@ fn network_peer(peer: &Field<'_>, errors: &mut Errors) {
     errors.selector(&pods);
     errors.selector(&namespaces);
     if block.is_set() {
-        errors.cidr(&block.at("cidr"));
+        ip_block(&block, errors);
         if pods.is_set() || namespaces.is_set() {
             errors.forbidden(peer, "may not specify both ipBlock and another peer");
         }
     } else if !pods.is_set() && !namespaces.is_set() {
         errors.required(peer, "must specify a peer");
+    }
+}
+
+fn ip_block(block: &Field<'_>, errors: &mut Errors) {
+    let range = block.at("cidr");
+    if range.is_empty() {
+        errors.required(&range, "");
+        return;
+    }
+    errors.cidr(&range);
+    let Some(outer) = parse_range(range.text()) else { return };
+    for except in block.at("except").items() {
+        errors.cidr(&except);
+        let Some(inner) = parse_range(except.text()) else {
+            continue;
+        };
+        let within = inner.1 > outer.1 && (inner.0 >> (32 - outer.1)) == (outer.0 >> (32 - outer.1));
+        if !within && outer.1 > 0 {
+            errors.invalid(&except, "must be a strict subset of `cidr`");
+        }
+    }
+}
+
+/// Address and length of a range of IPv4 addresses.
+fn parse_range(text: &str) -> Option<(u32, u32)> {
+    let (ip, bits) = text.split_once('/')?;
+    let ip: std::net::Ipv4Addr = ip.parse().ok()?;
+    let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 32)?;
+    Some((ip.to_bits(), bits))
+}
+
+pub fn ingress_class(class: &Field<'_>, errors: &mut Errors) {
+    let spec = class.at("spec");
+    let controller = spec.at("controller");
+    match controller.text().split_once('/') {
+        _ if controller.is_empty() => errors.required(&controller, ""),
+        Some((host, path)) if !host.is_empty() && !path.is_empty() => {
+            for complaint in names::dns1123_subdomain(host) {
+                errors.invalid_value(&controller, host, complaint);
+            }
+        }
+        _ => errors.invalid(&controller, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+    let parameters = spec.at("parameters");
+    if !parameters.is_set() {
+        return;
+    }
+    errors.named(&parameters.at("kind"), names::path_segment);
+    errors.named(&parameters.at("name"), names::path_segment);
+    let (scope, namespace) = (parameters.at("scope"), parameters.at("namespace"));
+    match scope.text() {
+        "Namespace" if !namespace.is_set() => {
+            errors.required(&namespace, "`parameters.scope` is set to 'Namespace'");
+        }
+        "Namespace" => errors.complaints(&namespace, names::dns1123_label(namespace.text())),
+        "Cluster" if namespace.is_set() => {
+            errors.forbidden(&namespace, "`parameters.scope` is set to 'Cluster'");
+        }
+        "Cluster" => {}
+        _ => errors.unsupported(&scope, &["Cluster", "Namespace"]),
     }
 }
 
@@ -158,15 +312,20 @@ pub fn ingress(ingress: &Field<'_>, errors: &mut Errors) {
         let detail = "either `defaultBackend` or `rules` must be specified";
         errors.invalid_value(&spec, serde_json::Value::Null, detail);
     }
+    errors.named_if_set(&spec.at("ingressClassName"), names::dns1123_subdomain);
     for rule in spec.at("rules").items() {
         host(&rule.at("host"), errors);
+        if rule.at("http").is_set() && rule.at("http").at("paths").is_empty() {
+            errors.required(&rule.at("http").at("paths"), "");
+        }
         for path in rule.at("http").at("paths").items() {
             let (kind, place) = (path.at("pathType"), path.at("path"));
             match kind.text() {
-                "Exact" | "Prefix" if !place.text().starts_with('/') => {
+                "Exact" | "Prefix" => strict_path(&place, errors),
+                "ImplementationSpecific" if !place.is_empty() && !place.text().starts_with('/') => {
                     errors.invalid(&place, "must be an absolute path");
                 }
-                "Exact" | "Prefix" | "ImplementationSpecific" => {}
+                "ImplementationSpecific" => {}
                 "" => errors.required(&kind, "pathType must be specified"),
                 _ => errors.unsupported(&kind, &["Exact", "ImplementationSpecific", "Prefix"]),
             }
@@ -185,7 +344,27 @@ pub fn ingress(ingress: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+fn strict_path(place: &Field<'_>, errors: &mut Errors) {
+    let path = place.text();
+    if !path.starts_with('/') {
+        errors.invalid_value(place, path, "must be an absolute path");
+    }
+    for part in ["//", "/./", "/../", "%2f", "%2F"] {
+        if path.contains(part) {
+            errors.invalid(place, format!("must not contain '{part}'"));
+        }
+    }
+    for end in ["/..", "/."] {
+        if path.ends_with(end) {
+            errors.invalid(place, format!("cannot end with '{end}'"));
+        }
+    }
+}
+
 fn host(field: &Field<'_>, errors: &mut Errors) {
+    if field.text().parse::<std::net::IpAddr>().is_ok() {
+        errors.invalid(field, "must be a DNS name, not an IP address");
+    }
     match field.text() {
         "" => {}
         name if name.contains('*') => errors.complaints(field, names::wildcard_dns1123_subdomain(name)),
@@ -196,16 +375,22 @@ fn host(field: &Field<'_>, errors: &mut Errors) {
 fn backend(backend: &Field<'_>, errors: &mut Errors) {
     let (service, resource) = (backend.at("service"), backend.at("resource"));
     match (service.is_set(), resource.is_set()) {
-        (true, true) => errors.invalid(backend, "cannot set both resource and service backends"),
+        (true, true) => errors.invalid_value(backend, "", "cannot set both resource and service backends"),
+        (false, false) => errors.invalid_value(backend, "", "resource or service backend is required"),
+        (false, true) => {
+            errors.named_if_set(&resource.at("apiGroup"), names::dns1123_subdomain);
+            errors.named(&resource.at("kind"), names::path_segment);
+            errors.named(&resource.at("name"), names::path_segment);
+        }
         (true, false) => {
-            errors.named(&service.at("name"), names::dns1035_label);
+            errors.named(&service.at("name"), names::dns1123_label);
             let port = service.at("port");
             match (port.at("number").number().unwrap_or_default(), port.at("name").text()) {
                 (0, "") => errors.required(backend, "port name or number is required"),
                 (0, name) => errors.complaints(&port.at("name"), names::port_name(name)),
-                _ => errors.port_number(&port.at("number")),
+                (_, "") => errors.port_number(&port.at("number")),
+                _ => errors.invalid_value(backend, "", "cannot set both port name & port number"),
             }
         }
-        _ => {}
     }
 }

@@ -62,6 +62,35 @@ pub fn spec(spec: &Field<'_>, errors: &mut Errors) {
         }
     }
     affinity(&spec.at("affinity"), errors);
+    let dns = spec.at("dnsConfig");
+    if spec.at("dnsPolicy").text() == "None" {
+        if !dns.is_set() {
+            errors.required(&dns, "must provide `dnsConfig` when `dnsPolicy` is None");
+        } else if dns.at("nameservers").is_empty() {
+            errors.required(
+                &dns.at("nameservers"),
+                "must provide at least one DNS nameserver when `dnsPolicy` is None",
+            );
+        }
+    }
+    for server in dns.at("nameservers").items() {
+        errors.ip(&server);
+    }
+    for gate in spec.at("schedulingGates").items() {
+        let named = Field {
+            value: gate.at("name").value,
+            path: gate.path.clone(),
+        };
+        errors.complaints(&named, names::qualified_name(named.text()));
+    }
+    let system = spec.at("os");
+    if system.is_set() && !["linux", "windows"].contains(&system.at("name").text()) {
+        let shown = Field {
+            value: system.at("name").value,
+            path: system.path,
+        };
+        errors.unsupported(&shown, &["linux", "windows"]);
+    }
 }
 
 fn security_context(context: &Field<'_>, errors: &mut Errors) {
@@ -70,6 +99,11 @@ fn security_context(context: &Field<'_>, errors: &mut Errors) {
     }
     for group in context.at("supplementalGroups").items() {
         user(&group, errors);
+    }
+    let profile = context.at("seccompProfile");
+    if profile.at("type").text() == "Localhost" && profile.at("localhostProfile").is_empty() {
+        let detail = "must be set when seccomp type is Localhost";
+        errors.required(&profile.at("localhostProfile"), detail);
     }
     let mut seen = BTreeSet::new();
     for setting in context.at("sysctls").items() {
@@ -109,7 +143,7 @@ pub fn user(field: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn tolerations(list: &Field<'_>, errors: &mut Errors) {
+pub fn tolerations(list: &Field<'_>, errors: &mut Errors) {
     for toleration in list.items() {
         let (key, operator) = (toleration.at("key"), toleration.at("operator"));
         let (value, effect) = (toleration.at("value"), toleration.at("effect"));
@@ -127,7 +161,11 @@ fn tolerations(list: &Field<'_>, errors: &mut Errors) {
         match operator.text() {
             "" | "Equal" => errors.complaints(&operator, names::label_value(value.text())),
             "Exists" if !value.is_empty() => {
-                errors.invalid(&operator, "value must be empty when `operator` is 'Exists'");
+                errors.invalid_value(
+                    &operator,
+                    value.text(),
+                    "value must be empty when `operator` is 'Exists'",
+                );
             }
             "Exists" => {}
             _ => errors.unsupported(&operator, &["Equal", "Exists"]),

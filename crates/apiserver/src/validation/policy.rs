@@ -1,67 +1,11 @@
-//! What may be wrong with autoscalers, disruption budgets, roles and bindings.
+//! What may be wrong with disruption budgets, roles and bindings.
 
 use super::check::{Errors, Field};
-use super::workloads::count_or_percent;
+use super::workloads::{count_or_percent, not_above_all};
 use serde_json::Value;
 use stead_machinery::names;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-
-pub fn autoscaler(autoscaler: &Field<'_>, errors: &mut Errors) {
-    let spec = autoscaler.at("spec");
-    let (least, most, target) = (
-        spec.at("minReplicas"),
-        spec.at("maxReplicas"),
-        spec.at("scaleTargetRef"),
-    );
-    let metrics = spec.at("metrics");
-    if least.number().is_some_and(|replicas| replicas < 1) {
-        errors.invalid(&least, "must be greater than or equal to 1");
-        let outside = |metric: Field<'_>| ["Object", "External"].contains(&metric.at("type").text());
-        if !metrics.items().any(outside) {
-            errors.forbidden(
-                &metrics,
-                "must specify at least one Object or External metric to support scaling to zero replicas",
-            );
-        }
-    }
-    let bound = most.number().unwrap_or_default();
-    if bound < 1 {
-        errors.required(&most, "must be set and greater than 0");
-    } else if least.number().is_some_and(|replicas| replicas > bound) {
-        errors.invalid(&most, "must be greater than or equal to `minReplicas`");
-    }
-    errors.named(&target.at("kind"), names::path_segment);
-    errors.named(&target.at("name"), names::path_segment);
-    let api_version = target.at("apiVersion");
-    if api_version.text() != "v1" && !api_version.text().contains('/') {
-        errors.invalid_value(&api_version, api_version.text(), "apiVersion must specify API group");
-    }
-    for metric in metrics.items() {
-        let source = match metric.at("type").text() {
-            "ContainerResource" => "containerResource",
-            "External" => "external",
-            "Object" => "object",
-            "Pods" => "pods",
-            "Resource" => "resource",
-            "" => {
-                errors.required(&metric.at("type"), "must specify a metric source type");
-                continue;
-            }
-            _ => {
-                let kinds = &["ContainerResource", "External", "Object", "Pods", "Resource"];
-                errors.unsupported(&metric.at("type"), kinds);
-                continue;
-            }
-        };
-        if !metric.at(source).is_set() {
-            errors.required(
-                &metric.at(source),
-                "must populate information for the given metric source",
-            );
-        }
-    }
-}
 
 pub fn disruption_budget(budget: &Field<'_>, errors: &mut Errors) {
     let spec = budget.at("spec");
@@ -69,13 +13,22 @@ pub fn disruption_budget(budget: &Field<'_>, errors: &mut Errors) {
     if least.is_set() && most.is_set() {
         errors.invalid(&spec, "minAvailable and maxUnavailable cannot be both set");
     }
-    count_or_percent(&least, errors);
-    count_or_percent(&most, errors);
+    for share in [&least, &most] {
+        count_or_percent(share, errors);
+        not_above_all(share, errors);
+    }
     errors.selector(&spec.at("selector"));
     errors.one_of_if_set(
         &spec.at("unhealthyPodEvictionPolicy"),
         &["AlwaysAllow", "IfHealthyBudget"],
     );
+}
+
+pub fn disruption_status(budget: &Field<'_>, errors: &mut Errors) {
+    let status = budget.at("status");
+    for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        errors.not_negative(&status.at(name));
+    }
 }
 
 pub fn role(role: &Field<'_>, errors: &mut Errors) {
@@ -96,8 +49,21 @@ pub fn cluster_role(role: &Field<'_>, errors: &mut Errors) {
             resource_parts(&rule, errors);
         }
     }
-    for selector in role.at("aggregationRule").at("clusterRoleSelectors").items() {
+    let rule = role.at("aggregationRule");
+    if !rule.is_set() {
+        return;
+    }
+    let selectors = rule.at("clusterRoleSelectors");
+    if selectors.is_empty() {
+        let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+        errors.required(&selectors, detail);
+    }
+    for selector in selectors.items() {
+        let before = errors.0.len();
         errors.selector(&selector);
+        if errors.0.len() > before {
+            errors.invalid_value(&selector, Value::Null, "invalid label selector.");
+        }
     }
 }
 

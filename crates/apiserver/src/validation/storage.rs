@@ -40,6 +40,13 @@ pub fn volume(volume: &Field<'_>, errors: &mut Errors) {
     }
     errors.named_if_set(&spec.at("storageClassName"), names::dns1123_subdomain);
     errors.one_of_if_set(&spec.at("volumeMode"), &["Block", "Filesystem"]);
+    let required = spec.at("nodeAffinity").at("required");
+    if required.is_set() && required.at("nodeSelectorTerms").is_empty() {
+        errors.required(
+            &required.at("nodeSelectorTerms"),
+            "must have at least one node selector term",
+        );
+    }
 }
 
 fn access_modes(modes: &Field<'_>, errors: &mut Errors) {
@@ -60,6 +67,10 @@ pub fn claim(claim: &Field<'_>, errors: &mut Errors) {
         errors.required(&modes, "at least 1 access mode is required");
     }
     access_modes(&modes, errors);
+    let single = modes.items().any(|mode| mode.text() == "ReadWriteOncePod");
+    if single && modes.items().count() > 1 {
+        errors.forbidden(&modes, "may not use ReadWriteOncePod with other access modes");
+    }
     errors.selector(&spec.at("selector"));
     let requested = spec.at("resources").at("requests").at("storage");
     let shown = Field {
@@ -74,6 +85,19 @@ pub fn claim(claim: &Field<'_>, errors: &mut Errors) {
     }
     errors.named_if_set(&spec.at("storageClassName"), names::dns1123_subdomain);
     errors.one_of_if_set(&spec.at("volumeMode"), &["Block", "Filesystem"]);
+}
+
+pub fn csi_driver(driver: &Field<'_>, errors: &mut Errors) {
+    let spec = driver.at("spec");
+    errors.one_of_if_set(&spec.at("fsGroupPolicy"), &["File", "None", "ReadWriteOnceWithFSType"]);
+    for mode in spec.at("volumeLifecycleModes").items() {
+        // The list is named, with the value of its item.
+        let field = Field {
+            value: mode.value,
+            path: spec.at("volumeLifecycleModes").path,
+        };
+        errors.one_of(&field, &["Ephemeral", "Persistent"]);
+    }
 }
 
 pub fn class(class: &Field<'_>, errors: &mut Errors) {

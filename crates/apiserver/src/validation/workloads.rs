@@ -20,6 +20,7 @@ pub fn deployment(deployment: &Field<'_>, errors: &mut Errors) {
         "RollingUpdate" => {
             count_or_percent(&rolling.at("maxUnavailable"), errors);
             count_or_percent(&rolling.at("maxSurge"), errors);
+            not_above_all(&rolling.at("maxUnavailable"), errors);
             if is_zero(&rolling.at("maxUnavailable")) && is_zero(&rolling.at("maxSurge")) {
                 errors.invalid(&rolling.at("maxUnavailable"), "may not be 0 when `maxSurge` is 0");
             }
@@ -40,7 +41,7 @@ pub fn replica_set(set: &Field<'_>, errors: &mut Errors) {
     let spec = set.at("spec");
     errors.not_negative(&spec.at("replicas"));
     errors.not_negative(&spec.at("minReadySeconds"));
-    selected_template(&spec, "replicaset", errors);
+    selected_template(&spec, "deployment", errors);
     if spec.at("replicas").number() != Some(0) || spec.at("template").is_set() {
         always_restarts(&spec, errors);
     }
@@ -56,8 +57,9 @@ pub fn replication_controller(controller: &Field<'_>, errors: &mut Errors) {
         return;
     }
     let labels = template.at("metadata").at("labels");
+    errors.labels(&labels);
     let matches = selector.entries().all(|(key, value)| labels.value[key] == *value.value);
-    if !matches {
+    if !matches && !selector.is_empty() {
         errors.invalid(&labels, "`selector` does not match template `labels`");
     }
     pods::spec(&template.at("spec"), errors);
@@ -82,15 +84,42 @@ pub fn stateful_set(set: &Field<'_>, errors: &mut Errors) {
         "" => errors.required(&strategy, ""),
         _ => errors.invalid(&strategy, "must be 'RollingUpdate' or 'OnDelete'"),
     }
+    let retention = spec.at("persistentVolumeClaimRetentionPolicy");
+    if retention.is_set() {
+        for name in ["whenDeleted", "whenScaled"] {
+            errors.one_of(&retention.at(name), &["Retain", "Delete"]);
+        }
+    }
     errors.not_negative(&spec.at("replicas"));
     errors.not_negative(&spec.at("minReadySeconds"));
+    let start = spec.at("ordinals").at("start");
+    errors.not_negative(&Field {
+        path: format!("{}.ordinals.start", spec.path),
+        ..start
+    });
+    let service = spec.at("serviceName");
+    errors.named_if_set(&service, stead_machinery::names::dns1123_label);
     selected_template(&spec, "statefulset", errors);
     always_restarts(&spec, errors);
 }
 
 pub fn daemon_set(set: &Field<'_>, errors: &mut Errors) {
     let spec = set.at("spec");
-    selected_template(&spec, "daemonset", errors);
+    let selector = spec.at("selector");
+    let before = errors.0.len();
+    errors.selector(&selector);
+    let labels = spec.at("template").at("metadata").at("labels");
+    let selects = match selector.value {
+        Value::Null => false,
+        value => LabelSelector::from_object(value).is_ok_and(|selector| selector.matches(labels.value)),
+    };
+    if errors.0.len() == before && !selects {
+        errors.invalid(&labels, "`selector` does not match template `labels`");
+    }
+    if selector.is_set() && selector.at("matchLabels").is_empty() && selector.at("matchExpressions").is_empty() {
+        errors.invalid(&selector, "empty selector is invalid for daemonset");
+    }
+    template(&spec.at("template"), errors);
     always_restarts(&spec, errors);
     errors.not_negative(&spec.at("minReadySeconds"));
     let strategy = spec.at("updateStrategy");
@@ -101,8 +130,12 @@ pub fn daemon_set(set: &Field<'_>, errors: &mut Errors) {
             count_or_percent(&rolling.at("maxUnavailable"), errors);
             count_or_percent(&rolling.at("maxSurge"), errors);
             let (down, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
-            if is_zero(&down) && is_zero(&surge) {
-                errors.required(&down, "cannot be 0 when maxSurge is 0");
+            not_above_all(&down, errors);
+            not_above_all(&surge, errors);
+            match (is_zero(&down), is_zero(&surge)) {
+                (true, true) => errors.required(&down, "cannot be 0 when maxSurge is 0"),
+                (false, false) => errors.invalid(&surge, "may not be set when maxUnavailable is non-zero"),
+                _ => {}
             }
         }
         _ => errors.unsupported(&strategy, &["RollingUpdate", "OnDelete"]),
@@ -110,83 +143,33 @@ pub fn daemon_set(set: &Field<'_>, errors: &mut Errors) {
     errors.not_negative(&spec.at("revisionHistoryLimit"));
 }
 
-pub fn job(job: &Field<'_>, errors: &mut Errors) {
-    let spec = job.at("spec");
-    errors.present(&spec.at("selector"));
-    job_spec(&spec, errors);
-    let selector = spec.at("selector");
-    if !selector.is_set() {
+/// The numbers of a status are counts.
+pub fn status(object: &Field<'_>, errors: &mut Errors) {
+    for (_, field) in object.at("status").entries() {
+        let path = field.path.replace('[', ".").replace(']', "");
+        errors.not_negative(&Field { path, ..field });
+    }
+    let status = object.at("status");
+    let all = status.at("replicas").number().unwrap_or_default();
+    let kind = object.at("kind").text();
+    if kind == "DaemonSet" {
         return;
     }
-    errors.selector(&selector);
-    if !spec.at("manualSelector").is_true() {
-        let uid = job.at("metadata").at("uid");
-        let generated = serde_json::json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid.value}});
-        if *selector.value != generated {
-            errors.invalid(&selector, "`selector` not auto-generated");
-        }
-    }
-    matches_template(&spec, errors);
-}
-
-fn job_spec(spec: &Field<'_>, errors: &mut Errors) {
     for name in [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
+        "fullyLabeledReplicas",
+        "updatedReplicas",
+        "currentReplicas",
+        "readyReplicas",
+        "availableReplicas",
     ] {
-        errors.not_negative(&spec.at(name));
-    }
-    errors.one_of_if_set(&spec.at("completionMode"), &["NonIndexed", "Indexed"]);
-    let indexed = spec.at("completionMode").text() == "Indexed";
-    if indexed && !spec.at("completions").is_set() {
-        errors.required(&spec.at("completions"), "when completion mode is Indexed");
-    }
-    template(&spec.at("template"), errors);
-    let policy = spec.at("template").at("spec").at("restartPolicy");
-    match policy.text() {
-        "OnFailure" | "Never" => {}
-        "" | "Always" => errors.required(&policy, "valid values: \"OnFailure\", \"Never\""),
-        _ => errors.unsupported(&policy, &["OnFailure", "Never"]),
-    }
-}
-
-pub fn cron_job(job: &Field<'_>, errors: &mut Errors) {
-    let spec = job.at("spec");
-    let (schedule, zone) = (spec.at("schedule"), spec.at("timeZone"));
-    match schedule.text() {
-        "" => errors.required(&schedule, ""),
-        text => {
-            if let Some(complaint) = schedule_complaint(text) {
-                errors.invalid(&schedule, complaint);
-            }
+        let count = status.at(name);
+        if count.number().is_some_and(|count| count > all) {
+            errors.invalid(&count, "cannot be greater than status.replicas");
         }
     }
-    if zone.is_set() && jiff::tz::TimeZone::get(zone.text()).is_err() {
-        errors.invalid(&zone, format!("unknown time zone {}", zone.text()));
-    }
-    errors.not_negative(&spec.at("startingDeadlineSeconds"));
-    errors.one_of(&spec.at("concurrencyPolicy"), &["Allow", "Forbid", "Replace"]);
-    job_spec(&spec.at("jobTemplate").at("spec"), errors);
-    errors.not_negative(&spec.at("successfulJobsHistoryLimit"));
-    errors.not_negative(&spec.at("failedJobsHistoryLimit"));
-}
-
-fn schedule_complaint(text: &str) -> Option<String> {
-    if text.starts_with('@') {
-        return None;
-    }
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    match fields.len() {
-        5 => None,
-        found => Some(format!(
-            "expected exactly 5 fields, found {found}: [{}]",
-            fields.join(" ")
-        )),
+    let (ready, available) = (status.at("readyReplicas"), status.at("availableReplicas"));
+    if available.number().unwrap_or_default() > ready.number().unwrap_or_default() {
+        errors.invalid(&available, "cannot be greater than readyReplicas");
     }
 }
 
@@ -194,7 +177,7 @@ pub fn pod_template(object: &Field<'_>, errors: &mut Errors) {
     template(&object.at("template"), errors);
 }
 
-fn template(template: &Field<'_>, errors: &mut Errors) {
+pub fn template(template: &Field<'_>, errors: &mut Errors) {
     errors.labels(&template.at("metadata").at("labels"));
     pods::spec(&template.at("spec"), errors);
 }
@@ -220,7 +203,7 @@ fn selected_template(spec: &Field<'_>, kind: &str, errors: &mut Errors) {
     template(&spec.at("template"), errors);
 }
 
-fn matches_template(spec: &Field<'_>, errors: &mut Errors) {
+pub fn matches_template(spec: &Field<'_>, errors: &mut Errors) {
     let labels = spec.at("template").at("metadata").at("labels");
     let selects = match spec.at("selector").value {
         Value::Null => false,
@@ -243,6 +226,17 @@ fn is_zero(field: &Field<'_>) -> bool {
     match field.value {
         Value::String(text) => text == "0%",
         value => value.as_i64() == Some(0),
+    }
+}
+
+/// No more than all of them.
+pub fn not_above_all(field: &Field<'_>, errors: &mut Errors) {
+    let percent = field
+        .text()
+        .strip_suffix('%')
+        .and_then(|digits| digits.parse::<i64>().ok());
+    if percent.is_some_and(|percent| percent > 100) {
+        errors.invalid(field, "must not be greater than 100%");
     }
 }
 

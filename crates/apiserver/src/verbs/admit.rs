@@ -58,4 +58,5 @@ fn hand_over(call: &Call, review: &mut Review) {
     for warning in std::mem::take(&mut review.warnings) {
         call.warn(warning);
     }
+    call.annotations.lock().append(&mut review.audit_annotations);
 }

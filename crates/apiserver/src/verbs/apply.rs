@@ -30,7 +30,7 @@ pub async fn apply(
             let outcome = update_object(call, options, |old| desired(call, Some(old), &config, options)).await;
             match outcome {
                 Err(error) if error.code == 404 => {}
-                other => return other?.answer(call, 200),
+                other => return other?.answer(call, 200).await,
             }
         }
         if !call.path.subresource.is_empty() {
@@ -50,14 +50,27 @@ pub async fn apply(
         }
         match create_object(call, created.object, Ownership::Applied, options).await {
             Err(error) if error.reason == "AlreadyExists" => {}
-            other => return other?.answer(call, 201),
+            other => return other?.answer(call, 201).await,
         }
     }
     Err(ApiError::modified(&call.group_resource(), &call.path.name))
 }
 
 fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptions) -> Result<Value> {
-    let kind = &call.resource.kind;
+    let config = document(call, bytes, encoding, options)?;
+    let sent = config["apiVersion"].as_str().unwrap_or_default();
+    if sent != call.api_version || config["kind"].as_str().unwrap_or_default() != call.resource.kind {
+        let core = if sent.contains('/') { "" } else { "/" };
+        return Err(ApiError::bad_request(format!(
+            "invalid object type: {core}{sent}, Kind={}",
+            config["kind"].as_str().unwrap_or_default()
+        )));
+    }
+    Ok(config)
+}
+
+/// The document that is applied.
+pub fn document(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptions) -> Result<Value> {
     // JSON is YAML too, and its own decoder is faster and knows duplicates. What only begins like JSON is YAML.
     let as_json = match bytes.trim_ascii_start().first() {
         Some(b'{') => decode::decode(bytes, BodyEncoding::Json, None).ok(),
@@ -69,7 +82,7 @@ fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptio
             ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
         })?,
     };
-    let mut config = decoded.value;
+    let config = decoded.value;
     if !config.is_object() {
         return Err(ApiError::bad_request("error decoding YAML: the document is no object"));
     }
@@ -83,29 +96,10 @@ fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptio
         }
         call.warn(duplicate);
     }
-    let sent = config["apiVersion"].as_str().unwrap_or_default();
-    if sent != call.api_version || config["kind"].as_str().unwrap_or_default() != kind {
-        let core = if sent.contains('/') { "" } else { "/" };
-        return Err(ApiError::bad_request(format!(
-            "invalid object type: {core}{sent}, Kind={}",
-            config["kind"].as_str().unwrap_or_default()
-        )));
-    }
-    match object::name(&config) {
-        "" => object::set_meta(&mut config, "name", &call.path.name),
-        name if name != call.path.name => {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
-                call.path.name
-            )));
-        }
-        _ => {}
-    }
-    create::match_namespace(call, &mut config)?;
     Ok(config)
 }
 
-fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOptions) -> Result<Desired> {
+pub fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOptions) -> Result<Desired> {
     let force = match options.force {
         true => Force::Yes,
         false => Force::No,
@@ -114,10 +108,35 @@ fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOpt
         apply::apply(live, config, kind, &managed::writer(call, options), force)
     });
     let object = merged.map_err(refused)?;
+    let mut object = call.fit_or(object, options.validation, |_, why| unfit(call, config, &why))?;
+    match_path(call, &mut object)?;
     Ok(Desired {
-        object: call.fit(object, options.validation)?,
+        object,
         ownership: Ownership::Applied,
     })
+}
+
+/// The object must be the one that the path names.
+pub fn match_path(call: &Call, object: &mut Value) -> Result<()> {
+    super::update::match_name(call, object)?;
+    create::match_namespace(call, object)
+}
+
+/// A document whose fields are declared, with a value that its type cannot take.
+fn unfit(call: &Call, config: &Value, why: &str) -> ApiError {
+    let kind = format!(
+        "{}/{}, Kind={}",
+        call.resource.group, call.resource.version, call.resource.kind
+    );
+    ApiError::new(
+        500,
+        "",
+        format!(
+            "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to {kind}: error decoding from json: {why}",
+            object::namespace(config),
+            object::name(config),
+        ),
+    )
 }
 
 fn refused(error: ApplyError) -> ApiError {

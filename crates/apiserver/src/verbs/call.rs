@@ -37,6 +37,8 @@ pub struct Call {
     pub now: Timestamp,
     /// Sent to the client as `Warning` headers.
     pub warnings: Mutex<Vec<String>>,
+    /// What admission notes for the audit log.
+    pub annotations: Mutex<Vec<(String, String)>>,
 }
 
 impl Call {
@@ -76,6 +78,7 @@ impl Call {
             upgrade: Mutex::new(None),
             now: self.now,
             warnings: Mutex::default(),
+            annotations: Mutex::default(),
         }
     }
 
@@ -140,11 +143,11 @@ impl Call {
     }
 
     /// An answer from stored bytes, or from what they are in the version and form that the client wants.
-    pub fn answer_record(&self, code: u16, record: &Record) -> Result<Response<Body>> {
+    pub async fn answer_record(&self, code: u16, record: &Record) -> Result<Response<Body>> {
         if self.accepted.form == negotiate::Form::AsIs && self.serves_as_stored(record) {
             return respond::json_bytes(code, record.json.clone(), self.accepted);
         }
-        self.answer(code, &self.in_version(&record.value()))
+        self.answer(code, &self.in_version(&record.value()).await?)
     }
 
     /// An answer from an object in the version of the request, in the form that the client wants.
@@ -178,10 +181,28 @@ impl Call {
     }
 
     /// The object in the version of the request.
-    pub fn in_version(&self, stored: &Value) -> Value {
-        let mut object = stored.clone();
-        crate::kinds::convert::to(&self.resource, &mut object);
-        object
+    pub async fn in_version(&self, stored: &Value) -> Result<Value> {
+        let mut objects = self.all_in_version(vec![stored.clone()]).await?;
+        Ok(objects.pop().unwrap_or_default())
+    }
+
+    /// Stored objects in the version of the request.
+    pub async fn all_in_version(&self, mut objects: Vec<Value>) -> Result<Vec<Value>> {
+        crate::custom::convert(self, &mut objects, &self.api_version).await?;
+        for object in &mut objects {
+            crate::kinds::convert::to(&self.resource, object);
+        }
+        Ok(objects)
+    }
+
+    /// Brings an object of the request's version into the one that is stored.
+    pub async fn to_storage(&self, object: &mut Value) -> Result<()> {
+        if let crate::catalogue::Origin::Custom(kind) = &self.resource.origin {
+            let stored = format!("{}/{}", self.resource.group, kind.storage_version);
+            crate::custom::convert(self, std::slice::from_mut(object), &stored).await?;
+        }
+        crate::kinds::convert::to_storage(&self.resource, object);
+        Ok(())
     }
 
     /// Reads and decodes the body as the kind of the resource, heeding `fieldValidation`.
@@ -189,8 +210,15 @@ impl Call {
         let bytes = body::read(body, self.shared.limits.body).await?;
         let encoding = negotiate::body_encoding(&self.headers)?;
         let (group, version, kind, schema) = self.expected_kind();
-        let decoded = decode::decode(&bytes, encoding, schema)
-            .map_err(|error| self.decode_failed(&bytes, version, kind, error))?;
+        let decoded = decode::decode(&bytes, encoding, schema).map_err(|error| {
+            // What the body says that it is comes before what is in it.
+            let whole = decode::decode(&bytes, encoding, None);
+            let kind_error = whole.ok().and_then(|whole| {
+                let mut value = whole.value;
+                self.check_kind(&mut value, group, version, kind, &bytes).err()
+            });
+            kind_error.unwrap_or_else(|| self.decode_failed(&bytes, version, kind, error))
+        })?;
         let Decoded { mut value, mut strict } = decoded;
         self.check_kind(&mut value, group, version, kind, &bytes)?;
         if schema.is_none() {
@@ -226,12 +254,26 @@ impl Call {
 
     /// Fits what a patch has made to the kind: drops fields that it does not have, refuses wrong types.
     pub fn fit(&self, value: Value, validation: FieldValidation) -> Result<Value> {
-        let Resource { version, kind, .. } = &*self.resource;
-        let schema = self.resource.origin_is_built_in().then(|| self.resource.schema());
-        let refuse = |shown: String, why: String| {
+        self.fit_or(value, validation, |shown, why| {
             let error = FieldError::invalid("patch", shown, why);
             ApiError::invalid("", "", "", &[error])
-        };
+        })
+    }
+
+    /// As [`Call::fit`], with other words for what does not fit; they get the document and the reason.
+    pub fn fit_or(
+        &self,
+        value: Value,
+        validation: FieldValidation,
+        refuse: impl Fn(String, String) -> ApiError,
+    ) -> Result<Value> {
+        let Resource { version, kind, .. } = &*self.resource;
+        let schema = self.resource.origin_is_built_in().then(|| self.resource.schema());
+        let text = |field: &str| value[field].as_str().unwrap_or_default().to_string();
+        let (sent, named) = (text("apiVersion"), text("kind"));
+        if schema.is_some() && (sent != self.api_version || named != *kind) {
+            return Err(refuse(value.to_string(), decode::unregistered(&named, &sent)));
+        }
         // Only an error shows the document, so it is only written then.
         let kept = (validation != FieldValidation::Ignore).then(|| value.clone());
         let shown = |kept: &Option<Value>| kept.as_ref().map(Value::to_string).unwrap_or_default();
@@ -265,6 +307,10 @@ impl Call {
 
     /// The body must be of the kind and version that the path serves; what it leaves out is filled in.
     fn check_kind(&self, value: &mut Value, group: &str, version: &str, kind: &str, bytes: &[u8]) -> Result<()> {
+        if value.is_null() {
+            // Go reads null as an object of which nothing is said.
+            *value = serde_json::json!({});
+        }
         if !value.is_object() {
             return Err(decode::not_an_object(version, kind, bytes, value));
         }
@@ -274,10 +320,16 @@ impl Call {
         };
         let sent_version = value["apiVersion"].as_str().unwrap_or_default().to_string();
         let sent_kind = value["kind"].as_str().unwrap_or_default().to_string();
+        if !self.resource.origin_is_built_in() && kind == self.resource.kind {
+            return self.check_custom_kind(value, &sent_version, &sent_kind, bytes);
+        }
         if !sent_kind.is_empty() && sent_kind != kind {
             let (sent_group, sent) = split_version(&sent_version);
-            let known = built_in::kind(sent_group, sent, &sent_kind).is_some();
-            let why = match known {
+            let known = built_in::kind(sent_group, sent, &sent_kind);
+            // The body is read as what it says that it is before it is found to be something else.
+            let misread = known.and_then(|schema| decode::decode_value(value.clone(), Some(schema)).err());
+            let why = match known.is_some() {
+                true if misread.is_some() => misread.map(|error| error.to_string()).unwrap_or_default(),
                 true => {
                     let package = match group {
                         "" => "core",
@@ -307,6 +359,35 @@ impl Call {
         }
         value["apiVersion"] = expected.into();
         value["kind"] = kind.into();
+        Ok(())
+    }
+}
+
+impl Call {
+    /// Objects of custom kinds must say what they are, and are what they say.
+    fn check_custom_kind(&self, value: &Value, sent_version: &str, sent_kind: &str, bytes: &[u8]) -> Result<()> {
+        let Resource { group, kind, .. } = &*self.resource;
+        if sent_kind.is_empty() {
+            let shown = String::from_utf8_lossy(bytes);
+            let why = format!("Object 'Kind' is missing in '{shown}'");
+            return Err(decode::decode_error(
+                &self.resource.version,
+                kind,
+                bytes,
+                &decode::DecodeError::Syntax(why),
+            ));
+        }
+        if sent_version != self.api_version {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({sent_version}) does not match the expected API version ({})",
+                self.api_version
+            )));
+        }
+        if sent_kind != kind {
+            let error = FieldError::invalid("kind", sent_kind, format!("must be {kind}"));
+            let name = super::object::name(value);
+            return Err(ApiError::invalid(group, sent_kind, name, &[error]));
+        }
         Ok(())
     }
 }

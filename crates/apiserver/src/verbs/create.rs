@@ -25,17 +25,17 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    pub fn answer(&self, call: &Call, code: u16) -> Result<Response<Body>> {
+    pub async fn answer(&self, call: &Call, code: u16) -> Result<Response<Body>> {
         match self {
-            Outcome::Stored(record) => call.answer_record(code, record),
+            Outcome::Stored(record) => call.answer_record(code, record).await,
             Outcome::Tried(object) => call.answer(code, object),
         }
     }
 
-    pub fn object(&self, call: &Call) -> Value {
+    pub async fn object(&self, call: &Call) -> Result<Value> {
         match self {
-            Outcome::Stored(record) => call.in_version(&record.value()),
-            Outcome::Tried(object) => object.clone(),
+            Outcome::Stored(record) => call.in_version(&record.value()).await,
+            Outcome::Tried(object) => Ok(object.clone()),
         }
     }
 }
@@ -44,7 +44,7 @@ pub async fn create(call: &Call, body: Body) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Create)?;
     let object = call.read_object(body, options.validation).await?;
     let outcome = create_object(call, object, Ownership::Update, &options).await?;
-    outcome.answer(call, 201)
+    outcome.answer(call, 201).await
 }
 
 /// Creates an object that is in the version of the request.
@@ -69,10 +69,13 @@ pub async fn create_object(
     loop {
         attempt += 1;
         let result = create_once(call, sent.clone(), ownership, options).await;
-        let generated = object::name(&sent).is_empty() && !object::meta(&sent, "generateName").is_empty();
+        let prefixed = !object::meta(&sent, "generateName").is_empty();
+        let generated = object::name(&sent).is_empty() && prefixed;
         match result {
             Err(error) if error.reason == "AlreadyExists" && generated && attempt < NAME_ATTEMPTS => {}
-            Err(error) if error.reason == "AlreadyExists" && generated => {
+            Err(error) if error.reason == "AlreadyExists" && prefixed => {
+                let mut details = error.details;
+                details["retryAfterSeconds"] = 1.into();
                 return Err(ApiError::new(
                     409,
                     "AlreadyExists",
@@ -81,7 +84,7 @@ pub async fn create_object(
                         error.message
                     ),
                 )
-                .with_details(error.details));
+                .with_details(details));
             }
             other => return other,
         }
@@ -97,13 +100,6 @@ async fn create_once(call: &Call, mut object: Value, ownership: Ownership, optio
     let mut review = admit::review(call, Operation::Create, object, None, options);
     admit::mutate(call, &mut review).await?;
     let mut object = review.object.take().unwrap_or_default();
-    if !object::meta(&object, "resourceVersion").is_empty() {
-        return Err(ApiError::new(
-            500,
-            "",
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
     kinds::prepare_create(call, &mut object).await?;
     let mut errors = metadata::errors(&call.resource, &object);
     errors.extend(kinds::create_errors(call, &object));
@@ -115,6 +111,9 @@ async fn create_once(call: &Call, mut object: Value, ownership: Ownership, optio
             &errors,
         ));
     }
+    for warning in crate::validation::warnings(&call.resource, &object, None) {
+        call.warn(warning);
+    }
     review.name = object::name(&object).to_string();
     review.object = Some(object);
     admit::validate(call, &mut review).await?;
@@ -123,6 +122,10 @@ async fn create_once(call: &Call, mut object: Value, ownership: Ownership, optio
 }
 
 async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Result<Outcome> {
+    if !object::meta(&object, "resourceVersion").is_empty() {
+        let why = "resourceVersion should not be set on objects to be created";
+        return Err(ApiError::new(500, "", why));
+    }
     let name = object::name(&object).to_string();
     let key = call.key(&name);
     let allocation = kinds::begin_create(call, &mut object, options.commit).await?;
@@ -132,7 +135,7 @@ async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Resul
         }
         return Ok(Outcome::Tried(object));
     }
-    kinds::convert::to_storage(&call.resource, &mut object);
+    call.to_storage(&mut object).await?;
     let draft = encode::draft(&object);
     check_size(call, draft.json.len())?;
     match call.shared.store.write(Write::Create { key, draft }).await {
@@ -142,7 +145,14 @@ async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Resul
         }
         Err(error) => {
             allocation.release(call).await;
-            Err(call.store_error(error, &name))
+            let mut refused = call.store_error(error, &name);
+            if refused.reason == "AlreadyExists" {
+                let existing = call.find(&name).await?;
+                if existing.is_some_and(|record| object::is_deleting(&record.value())) {
+                    refused.message = format!("object is being deleted: {}", refused.message);
+                }
+            }
+            Err(refused)
         }
     }
 }

@@ -35,12 +35,12 @@ pub async fn delete(call: &Call, body: Body) -> Result<Response<Body>> {
         call.warn(warning);
     }
     let deleted = delete_object(call, &call.path.name, &options).await?;
-    answer(call, &deleted)
+    answer(call, &deleted).await
 }
 
-pub fn answer(call: &Call, deleted: &Deleted) -> Result<Response<Body>> {
+pub async fn answer(call: &Call, deleted: &Deleted) -> Result<Response<Body>> {
     match deleted {
-        Deleted::Waiting(outcome) => outcome.answer(call, 200),
+        Deleted::Waiting(outcome) => outcome.answer(call, 200).await,
         Deleted::Gone(object) if strategy::of(&call.resource).returns_deleted => call.answer(200, object),
         Deleted::Gone(object) => respond::object(200, &success(call, object), call.accepted),
     }
@@ -71,7 +71,7 @@ pub async fn delete_object(call: &Call, name: &str, options: &DeleteOptions) -> 
 
 /// One attempt; `None` if another write came between.
 async fn delete_once(call: &Call, record: &Arc<Record>, options: &DeleteOptions) -> Result<Option<Deleted>> {
-    let old = Arc::new(call.in_version(&record.value()));
+    let old = Arc::new(call.in_version(&record.value()).await?);
     let name = object::name(&old);
     check_preconditions(call, &old, options)?;
     let mut review = Review {
@@ -99,7 +99,8 @@ async fn delete_once(call: &Call, record: &Arc<Record>, options: &DeleteOptions)
         return Ok(Some(Deleted::Waiting(Outcome::Stored(record.clone()))));
     }
     set_policy_finalizers(call, &mut object, &options);
-    let held = !object::finalizers(&object).is_empty() || kinds::hold_delete(call, &mut object);
+    let kind_holds = kinds::hold_delete(call, &mut object);
+    let held = kind_holds || !object::finalizers(&object).is_empty();
     let waits = held || (grace == Grace::Begun && options.grace_period_seconds.unwrap_or(0) > 0);
     if held && grace == Grace::None {
         mark_deleting(call, &mut object);
@@ -117,7 +118,7 @@ async fn delete_once(call: &Call, record: &Arc<Record>, options: &DeleteOptions)
 }
 
 async fn commit(call: &Call, record: &Arc<Record>, mut object: Value, waits: bool) -> Result<Option<Deleted>> {
-    kinds::convert::to_storage(&call.resource, &mut object);
+    call.to_storage(&mut object).await?;
     let draft = encode::draft(&object);
     let (key, expect) = (record.key.as_ref().clone(), record.revision);
     let write = match waits {
@@ -128,7 +129,7 @@ async fn commit(call: &Call, record: &Arc<Record>, mut object: Value, waits: boo
         Ok(written) if waits => Ok(Some(Deleted::Waiting(Outcome::Stored(written)))),
         Ok(written) => {
             kinds::deleted(call, &written).await;
-            Ok(Some(Deleted::Gone(call.in_version(&written.value()))))
+            Ok(Some(Deleted::Gone(call.in_version(&written.value()).await?)))
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(error) => Err(call.store_error(error, &record.key.name)),

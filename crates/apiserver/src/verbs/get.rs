@@ -12,5 +12,5 @@ pub async fn get(call: &Call) -> Result<Response<Body>> {
         text => super::list::wait_for(call, parse_revision(text)?).await?,
     }
     let record = call.existing().await?;
-    call.answer_record(200, &record)
+    call.answer_record(200, &record).await
 }

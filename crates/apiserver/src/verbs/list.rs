@@ -34,7 +34,7 @@ pub struct Listed {
 pub async fn list(call: &Call) -> Result<Response<Body>> {
     let options = ListOptions::parse(&call.resource, &call.query, Watching::No)?;
     let listed = read(call, &options).await?;
-    answer(call, listed)
+    answer(call, listed).await
 }
 
 /// Reads the objects that a list asks for.
@@ -182,8 +182,13 @@ pub async fn wait_for(call: &Call, revision: Revision) -> Result<()> {
     reached.map_err(|_| too_large_version(revision.0, store.revision().0))
 }
 
-fn answer(call: &Call, listed: Listed) -> Result<Response<Body>> {
-    let metadata = list_metadata(&listed);
+async fn answer(call: &Call, listed: Listed) -> Result<Response<Body>> {
+    let mut metadata = list_metadata(&listed);
+    if listed.continuation.is_none() && super::selection::is_custom(&call.resource) && call.accepted.form == Form::AsIs
+    {
+        // Lists of custom kinds always have the field.
+        metadata["continue"] = "".into();
+    }
     let as_stored = listed.records.iter().all(|record| call.serves_as_stored(record));
     if call.accepted.form == Form::AsIs
         && call.accepted.encoding == Encoding::Json
@@ -192,16 +197,17 @@ fn answer(call: &Call, listed: Listed) -> Result<Response<Body>> {
     {
         return Ok(stream(call, listed.records, &metadata));
     }
-    let objects: Vec<Value> = listed
-        .records
-        .iter()
-        .map(|record| call.in_version(&record.value()))
-        .collect();
+    let stored = listed.records.iter().map(|record| (*record.value()).clone()).collect();
+    let objects = call.all_in_version(stored).await?;
     let value = match call.accepted.form {
         Form::Table => table(call, &objects, &metadata),
         Form::Metadata => json!({
             "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-            "items": objects.iter().map(partial).collect::<Vec<_>>(),
+            // Go writes an empty list that nobody made as null.
+            "items": match objects.is_empty() {
+                true => Value::Null,
+                false => objects.iter().map(partial).collect(),
+            },
         }),
         Form::AsIs => json!({
             "kind": call.resource.list_kind, "apiVersion": call.resource.api_version(), "metadata": metadata,

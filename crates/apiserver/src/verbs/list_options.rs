@@ -37,6 +37,7 @@ impl ListOptions {
         let limit = query.integer("limit")?;
         let timeout = query.integer("timeoutSeconds")?;
         let send_initial_events = query.flag("sendInitialEvents");
+        let selection = Selection::parse(query)?;
         let errors = match watch {
             Watching::No => list_errors(query, send_initial_events),
             Watching::Yes => watch_errors(query, send_initial_events),
@@ -47,7 +48,7 @@ impl ListOptions {
         let limited = limit.is_some_and(|limit| limit > 0);
         let continuation = query.text("continue").to_string();
         Ok(ListOptions {
-            selection: Selection::parse(resource, query)?,
+            selection: selection.checked(resource)?,
             version: version(query, limited && continuation.is_empty(), watch)?,
             limit: limit
                 .and_then(|limit| usize::try_from(limit).ok())

@@ -17,6 +17,7 @@ pub enum Ownership {
 
 /// Gives the fields that a create or update sets to who made it.
 pub fn track(call: &Call, new: &mut Value, old: Option<&Value>, options: &WriteOptions) {
+    crate::kinds::before_tracking(&call.resource, new);
     with_kind(call, |kind| {
         apply::track(old, new, kind, &writer(call, options));
     });

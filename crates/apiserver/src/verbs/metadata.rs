@@ -55,7 +55,7 @@ pub fn errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
     labels(&object["metadata"]["labels"], "metadata.labels", &mut errors);
     annotations(&object["metadata"]["annotations"], &mut errors);
     owners(&object["metadata"]["ownerReferences"], &mut errors);
-    finalizers(object, &mut errors);
+    finalizers(resource, object, &mut errors);
     errors
 }
 
@@ -72,7 +72,8 @@ pub fn labels(labels: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn annotations(annotations: &Value, errors: &mut Vec<FieldError>) {
+/// What is wrong with annotations.
+pub fn annotations(annotations: &Value, errors: &mut Vec<FieldError>) {
     const PATH: &str = "metadata.annotations";
     let mut bytes = 0;
     for (name, value) in annotations.as_object().into_iter().flatten() {
@@ -117,7 +118,7 @@ fn owners(owners: &Value, errors: &mut Vec<FieldError>) {
             ));
         }
         if owner["controller"] == true {
-            controllers.push(text("name").to_string());
+            controllers.push(format!("{}/{}", text("kind"), text("name")));
         }
     }
     if controllers.len() > 1 {
@@ -132,9 +133,9 @@ fn owners(owners: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn finalizers(object: &Value, errors: &mut Vec<FieldError>) {
+fn finalizers(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let finalizers = object::finalizers(object);
-    for finalizer in &finalizers {
+    for (index, finalizer) in finalizers.iter().enumerate() {
         let complaints = qualified_name(finalizer);
         if !complaints.is_empty() {
             for complaint in complaints {
@@ -145,11 +146,14 @@ fn finalizers(object: &Value, errors: &mut Vec<FieldError>) {
                 ));
             }
         } else if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
-            errors.push(FieldError::invalid(
-                "metadata.finalizers",
-                finalizer.as_str(),
-                "name is neither a standard finalizer name nor is it fully qualified",
-            ));
+            // Only built-in kinds have standard names; others may name their finalizers as they like.
+            if resource.origin_is_built_in() {
+                errors.push(FieldError::invalid(
+                    format!("metadata.finalizers[{index}]"),
+                    finalizer.as_str(),
+                    "name is neither a standard finalizer name nor is it fully qualified",
+                ));
+            }
         }
     }
     let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);

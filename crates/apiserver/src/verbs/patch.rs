@@ -11,6 +11,7 @@ use crate::server::decode;
 use crate::server::negotiate::{BodyEncoding, unsupported_media_type};
 use http::Response;
 use serde_json::Value;
+use stead_machinery::field::FieldError;
 use stead_machinery::patch::{self, PatchError};
 use stead_machinery::schema::SchemaRef;
 
@@ -26,12 +27,13 @@ enum PatchKind {
 /// A patch that is no apply, ready to be made on any state of its object.
 pub struct Patch {
     kind: PatchKind,
-    document: Value,
+    /// What was sent, or what is wrong with it: that matters only if there is an object to patch.
+    document: Result<Value>,
     pub options: WriteOptions,
 }
 
 pub async fn patch(call: &Call, body: Body) -> Result<Response<Body>> {
-    if let PatchKind::Apply(encoding) = patch_kind(call)? {
+    if let Some(encoding) = applies(call)? {
         let bytes = body::read(body, call.shared.limits.body).await?;
         let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Apply)?;
         return super::apply::apply(call, &bytes, encoding, &options).await;
@@ -39,13 +41,15 @@ pub async fn patch(call: &Call, body: Body) -> Result<Response<Body>> {
     let patch = Patch::read(call, body).await?;
     let outcome = update_object(call, &patch.options, |old| {
         let patched = patch.apply(old, Some(call.resource.schema()))?;
+        let mut object = patch.fit(call, patched)?;
+        super::apply::match_path(call, &mut object)?;
         Ok(Desired {
-            object: call.fit(patched, patch.options.validation)?,
+            object,
             ownership: Ownership::Update,
         })
     })
     .await?;
-    outcome.answer(call, 200)
+    outcome.answer(call, 200).await
 }
 
 impl Patch {
@@ -53,8 +57,16 @@ impl Patch {
         let kind = patch_kind(call)?;
         let bytes = body::read(body, call.shared.limits.body).await?;
         let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Patch)?;
-        let document: Value = serde_json::from_slice(&bytes).map_err(|error| {
-            ApiError::bad_request(format!("error decoding patch: {}", decode::json_error(&bytes, &error)))
+        Ok(Patch {
+            kind,
+            document: Self::document(kind, &bytes),
+            options,
+        })
+    }
+
+    fn document(kind: PatchKind, bytes: &[u8]) -> Result<Value> {
+        let document: Value = serde_json::from_slice(bytes).map_err(|error| {
+            ApiError::bad_request(format!("error decoding patch: {}", decode::json_error(bytes, &error)))
         })?;
         let wanted = match (kind, &document) {
             (PatchKind::Json, Value::Array(_)) | (_, Value::Object(_)) if kind != PatchKind::Json => None,
@@ -69,17 +81,25 @@ impl Patch {
                 "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
             )));
         }
-        Ok(Patch {
-            kind,
-            document,
-            options,
+        Ok(document)
+    }
+
+    /// Fits what the patch has made to the kind. A strategic patch is no JSON any more when it is read, so its
+    /// errors are worded otherwise.
+    fn fit(&self, call: &Call, patched: Value) -> Result<Value> {
+        if self.kind != PatchKind::Strategic {
+            return call.fit(patched, self.options.validation);
+        }
+        call.fit_or(patched, self.options.validation, |shown, why| {
+            let error = FieldError::invalid("patch", shown, converted_words(&why));
+            ApiError::invalid("", "", "", &[error])
         })
     }
 
     /// The object as the patch makes it.
     pub fn apply(&self, old: &Value, schema: Option<SchemaRef<'_>>) -> Result<Value> {
         let mut patched = old.clone();
-        let document = &self.document;
+        let document = self.document.as_ref().map_err(Clone::clone)?;
         let outcome = match (self.kind, schema) {
             (PatchKind::Json, _) => patch::json::apply(&mut patched, document),
             (PatchKind::Strategic, Some(schema)) => patch::strategic::apply(&mut patched, document.clone(), schema),
@@ -101,6 +121,42 @@ impl Patch {
             PatchError::Unexpected(why) => ApiError::new(500, "", why),
         })
     }
+}
+
+/// What Go's converter says where its decoder says `cannot unmarshal`.
+fn converted_words(why: &str) -> String {
+    let Some((found, wanted)) = why.strip_prefix("json: cannot unmarshal ").and_then(|rest| {
+        let (found, rest) = rest.split_once(" into ")?;
+        Some((found, rest.rsplit_once(" of type ")?.1))
+    }) else {
+        return match why.starts_with("strict decoding error") {
+            true => why.to_string(),
+            false => format!("error decoding from json: {why}"),
+        };
+    };
+    let found = match found.split(' ').next().unwrap_or_default() {
+        "object" => "map",
+        "array" => "slice",
+        "number" => "int64",
+        other => other,
+    };
+    if wanted.starts_with("[]") {
+        format!("cannot restore slice from {found}")
+    } else if wanted.starts_with("map[") {
+        format!("cannot restore map from {found}")
+    } else if wanted.contains('.') {
+        format!("cannot restore struct from: {found}")
+    } else {
+        format!("cannot convert {found} to {wanted}")
+    }
+}
+
+/// Whether the request is an apply, and in which encoding.
+pub fn applies(call: &Call) -> Result<Option<BodyEncoding>> {
+    Ok(match patch_kind(call)? {
+        PatchKind::Apply(encoding) => Some(encoding),
+        PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => None,
+    })
 }
 
 fn patch_kind(call: &Call) -> Result<PatchKind> {

@@ -17,15 +17,21 @@ pub struct Selection {
 }
 
 impl Selection {
-    pub fn parse(resource: &Resource, query: &Query) -> Result<Self> {
+    /// Reads both selectors; whether a kind has the fields is another question.
+    pub fn parse(query: &Query) -> Result<Self> {
         let labels = LabelSelector::parse(query.text("labelSelector"))
             .map_err(|error| ApiError::bad_request(error.to_string()))?;
         let fields = FieldSelector::parse(query.text("fieldSelector"))
             .map_err(|error| ApiError::bad_request(error.to_string()))?;
-        for requirement in &fields.requirements {
+        Ok(Selection { labels, fields })
+    }
+
+    /// The same selection, if a kind can be selected by its fields.
+    pub fn checked(self, resource: &Resource) -> Result<Self> {
+        for requirement in &self.fields.requirements {
             fields::check(resource, requirement.field())?;
         }
-        Ok(Selection { labels, fields })
+        Ok(self)
     }
 
     pub fn is_everything(&self) -> bool {

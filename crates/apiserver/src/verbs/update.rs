@@ -31,17 +31,18 @@ pub struct Desired {
 pub async fn update(call: &Call, body: Body) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Update)?;
     let mut object = call.read_object(body, options.validation).await?;
-    match_name(call, &mut object)?;
+    match_name(call, &object)?;
     match_namespace(call, &mut object)?;
     let strategy = strategy::of(&call.resource);
-    let may_create = call.path.subresource.is_empty()
-        && strategy.create_on_update
-        && object::meta(&object, "resourceVersion").is_empty()
-        && object::meta(&object, "uid").is_empty();
-    if may_create && call.find(&call.path.name).await?.is_none() {
-        return create_object(call, object, Ownership::Update, &options)
-            .await?
-            .answer(call, 201);
+    if strategy.create_on_update && call.find(&call.path.name).await?.is_none() {
+        check_uid(call, &object, &Value::Null)?;
+        let version = sent_version(&object)?;
+        if call.path.subresource.is_empty() && version.is_none() {
+            return create_object(call, object, Ownership::Update, &options)
+                .await?
+                .answer(call, 201)
+                .await;
+        }
     }
     let outcome = update_object(call, &options, |_| {
         Ok(Desired {
@@ -50,10 +51,10 @@ pub async fn update(call: &Call, body: Body) -> Result<Response<Body>> {
         })
     })
     .await?;
-    outcome.answer(call, 200)
+    outcome.answer(call, 200).await
 }
 
-fn match_name(call: &Call, object: &mut Value) -> Result<()> {
+pub fn match_name(call: &Call, object: &Value) -> Result<()> {
     match object::name(object) {
         "" => Err(ApiError::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
@@ -104,7 +105,7 @@ async fn update_once(
     options: &WriteOptions,
     make: impl Fn(&Value) -> Result<Desired>,
 ) -> Result<Outcome, Failed> {
-    let old = Arc::new(call.in_version(&record.value()));
+    let old = Arc::new(call.in_version(&record.value()).await?);
     let Desired { mut object, ownership } = make(&old)?;
     let conditional = check_version(call, &object, &old)?;
     kinds::default(&call.resource, &mut object);
@@ -126,6 +127,11 @@ async fn update_once(
         let Call { resource, path, .. } = call;
         return Err(ApiError::invalid(&resource.group, &resource.kind, &path.name, &errors).into());
     }
+    if call.path.subresource.is_empty() {
+        for warning in crate::validation::warnings(&call.resource, &object, Some(&old)) {
+            call.warn(warning);
+        }
+    }
     review.object = Some(object);
     admit::validate(call, &mut review).await?;
     let object = review.object.take().unwrap_or_default();
@@ -140,8 +146,49 @@ enum Conditional {
 }
 
 fn check_version(call: &Call, object: &Value, old: &Value) -> Result<Conditional> {
+    check_uid(call, object, old)?;
+    let Some(sent) = sent_version(object)? else {
+        if strategy::of(&call.resource).unconditional_update || call.verb == "patch" {
+            return Ok(Conditional::No);
+        }
+        let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+        // Kubernetes names the resource here, not the kind.
+        return Err(ApiError::invalid(
+            &call.resource.group,
+            &call.resource.plural,
+            &call.path.name,
+            &[error],
+        ));
+    };
+    if sent != object::meta(old, "resourceVersion") {
+        return Err(ApiError::modified(&call.group_resource(), &call.path.name));
+    }
+    // A patch is made anew from the newer state; it fails there if it named a version itself.
+    Ok(match call.verb {
+        "patch" => Conditional::No,
+        _ => Conditional::Yes,
+    })
+}
+
+/// The version that the client insists on, if it names one.
+fn sent_version(object: &Value) -> Result<Option<&str>> {
+    match object::meta(object, "resourceVersion") {
+        "" | "0" => Ok(None),
+        sent if sent.parse::<u64>().is_err() => Err(ApiError::new(
+            500,
+            "",
+            format!("strconv.ParseUint: parsing {sent:?}: invalid syntax"),
+        )),
+        sent => Ok(Some(sent)),
+    }
+}
+
+/// The object must be the one that the client means, if it says so.
+fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<()> {
     let uid = object::meta(object, "uid");
-    if !uid.is_empty() && uid != object::meta(old, "uid") {
+    // Of namespaces the identity is compared by validation alone.
+    let compared = call.verb != "patch" || call.resource.plural != "namespaces";
+    if compared && !uid.is_empty() && uid != object::meta(old, "uid") {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
             call.resource.plural,
@@ -155,41 +202,17 @@ fn check_version(call: &Call, object: &Value, old: &Value) -> Result<Conditional
         );
         return Err(ApiError::conflict(&call.group_resource(), &call.path.name, why));
     }
-    let sent = object::meta(object, "resourceVersion");
-    if sent.is_empty() || sent == "0" {
-        if strategy::of(&call.resource).unconditional_update || call.verb == "patch" {
-            return Ok(Conditional::No);
-        }
-        let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-        // Kubernetes names the resource here, not the kind.
-        return Err(ApiError::invalid(
-            &call.resource.group,
-            &call.resource.plural,
-            &call.path.name,
-            &[error],
-        ));
-    }
-    if sent.parse::<u64>().is_err() {
-        return Err(ApiError::new(
-            500,
-            "",
-            format!("strconv.ParseUint: parsing {sent:?}: invalid syntax"),
-        ));
-    }
-    if sent != object::meta(old, "resourceVersion") {
-        return Err(ApiError::modified(&call.group_resource(), &call.path.name));
-    }
-    // A patch is made anew from the newer state; it fails there if it named a version itself.
-    Ok(match call.verb {
-        "patch" => Conditional::No,
-        _ => Conditional::Yes,
-    })
+    Ok(())
 }
 
 /// Metadata that only the server sets stays as it is.
 fn keep_system_metadata(object: &mut Value, old: &Value) {
-    for field in ["generation", "creationTimestamp", "deletionTimestamp"] {
+    for field in ["generation", "creationTimestamp"] {
         object::copy_meta(old, object, field);
+    }
+    // Once set it stays; that it is set by a client is for validation to refuse.
+    if object::is_deleting(old) {
+        object::copy_meta(old, object, "deletionTimestamp");
     }
     for field in ["uid", "deletionGracePeriodSeconds"] {
         if object["metadata"].get(field).is_none() {
@@ -221,7 +244,7 @@ async fn commit(
     if options.commit == Commit::DryRun {
         return Ok(Outcome::Tried(object));
     }
-    kinds::convert::to_storage(&call.resource, &mut object);
+    call.to_storage(&mut object).await?;
     let draft = encode::draft(&object);
     check_size(call, draft.json.len())?;
     let (key, expect) = (record.key.as_ref().clone(), record.revision);

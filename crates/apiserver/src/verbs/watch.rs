@@ -212,7 +212,7 @@ impl Stream {
                     return None;
                 }
             }
-            self.collect(&mut piece);
+            self.collect(&mut piece).await;
             if !piece.is_empty() {
                 return Some(piece);
             }
@@ -227,11 +227,14 @@ impl Stream {
     }
 
     /// Takes what is at hand.
-    fn collect(&mut self, piece: &mut Vec<u8>) {
+    async fn collect(&mut self, piece: &mut Vec<u8>) {
         let mut sent = 0;
         while piece.len() < PIECE {
             let Some(record) = self.initial.pop_front() else { break };
-            self.frames.event(&self.call, EventKind::Added, &record, piece);
+            if let Err(error) = self.frames.event(&self.call, EventKind::Added, &record, piece).await {
+                self.state = State::Failing(error);
+                return;
+            }
             sent += 1;
         }
         if self.initial.is_empty()
@@ -245,7 +248,7 @@ impl Stream {
         }
         while self.initial.is_empty() && piece.len() < PIECE {
             match self.changes.try_next() {
-                Ok(Some(event)) => sent += u64::from(self.change(&event, piece)),
+                Ok(Some(event)) => sent += u64::from(self.change(&event, piece).await),
                 Ok(None) => break,
                 Err(error) => {
                     self.fail(error);
@@ -262,7 +265,7 @@ impl Stream {
         tokio::select! {
             event = self.changes.next() => match event {
                 Ok(event) => {
-                    let sent = self.change(&event, piece);
+                    let sent = self.change(&event, piece).await;
                     self.guard.sent(u64::from(sent));
                 }
                 Err(error) => self.fail(error),
@@ -300,25 +303,32 @@ impl Stream {
     }
 
     /// One change as this client's selectors see it; tells whether it was sent.
-    fn change(&mut self, event: &Event, piece: &mut Vec<u8>) -> bool {
+    async fn change(&mut self, event: &Event, piece: &mut Vec<u8>) -> bool {
         let matches =
             |record: &Record| self.selection.is_everything() || self.selection.matches(&self.call.resource, record);
         let now = event.kind != EventKind::Deleted && matches(&event.record);
         let before = event.previous.as_deref().is_some_and(matches);
         let (frames, call) = (&mut self.frames, &self.call);
-        match (before, now) {
+        let written = match (before, now) {
             (false, false) => return false,
-            (false, true) => frames.event(call, EventKind::Added, &event.record, piece),
-            (true, true) => frames.event(call, EventKind::Modified, &event.record, piece),
+            (false, true) => frames.event(call, EventKind::Added, &event.record, piece).await,
+            (true, true) => frames.event(call, EventKind::Modified, &event.record, piece).await,
             (true, false) => match (&event.previous, event.kind) {
                 // An object that stops matching goes with the last state that matched, at the new revision.
                 (Some(previous), EventKind::Added | EventKind::Modified) => {
-                    frames.left(call, previous, event.record.revision, piece);
+                    frames.left(call, previous, event.record.revision, piece).await
                 }
-                _ => frames.event(call, EventKind::Deleted, &event.record, piece),
+                _ => frames.event(call, EventKind::Deleted, &event.record, piece).await,
             },
+        };
+        match written {
+            Ok(()) => true,
+            // A change that cannot be shown ends the watch: a client that misses it would never know.
+            Err(error) => {
+                self.state = State::Failing(error);
+                false
+            }
         }
-        true
     }
 
     fn fail(&mut self, error: StoreError) {

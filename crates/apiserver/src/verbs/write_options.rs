@@ -129,7 +129,7 @@ fn manager_errors(manager: &str) -> Vec<FieldError> {
         errors.push(FieldError::invalid(
             "fieldManager",
             manager,
-            format!("should only contain printable characters: {c:?} at {at}"),
+            format!("invalid character U+{:04X} (at position {at})", u32::from(c)),
         ));
     }
     errors

@@ -133,7 +133,7 @@ async fn what_cannot_be_applied_is_refused_in_kubernetes_words() {
     assert_eq!(unknown.code, 500);
     assert_eq!(
         unknown.json()["message"],
-        "failed to create typed patch object (default/a; /v1, Kind=ConfigMap): .nope: field not declared in schema"
+        "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .nope: field not declared in schema"
     );
     let nameless = api.call("PATCH", path, "application/apply-patch+yaml", "{}").await;
     nameless.fails(

@@ -7,6 +7,8 @@ mod api;
 #[cfg(test)]
 mod apply;
 #[cfg(test)]
+mod conversion;
+#[cfg(test)]
 mod custom;
 #[cfg(test)]
 mod nodes;

@@ -18,14 +18,26 @@ const BASE: &str = "/apis/admissionregistration.k8s.io/v1";
 /// What the webhook answers to a request; `uid` is filled in.
 type Respond = fn(&Value) -> Value;
 
-struct Hook {
-    url: String,
-    authorities: String,
-    asked: Arc<AtomicUsize>,
+pub struct Hook {
+    pub url: String,
+    pub authorities: String,
+    pub asked: Arc<AtomicUsize>,
 }
 
 impl Hook {
+    /// A webhook of admission.
     async fn serve(respond: Respond) -> Hook {
+        Hook::serve_whole(move |review| {
+            let mut response = respond(&review["request"]);
+            response["uid"] = review["request"]["uid"].clone();
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+        })
+        .await
+    }
+
+    /// A webhook that answers whole reviews.
+    pub async fn serve_whole(respond: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Hook {
+        let respond = Arc::new(respond);
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
@@ -50,20 +62,18 @@ impl Hook {
         let counter = asked.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, counter) = (acceptor.clone(), counter.clone());
+                let (acceptor, counter, respond) = (acceptor.clone(), counter.clone(), respond.clone());
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else {
                         return;
                     };
                     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                        let counter = counter.clone();
+                        let (counter, respond) = (counter.clone(), respond.clone());
                         async move {
                             counter.fetch_add(1, Ordering::SeqCst);
                             let body = request.into_body().collect().await.unwrap().to_bytes();
                             let review: Value = serde_json::from_slice(&body).unwrap();
-                            let mut response = respond(&review["request"]);
-                            response["uid"] = review["request"]["uid"].clone();
-                            let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+                            let answer = respond(&review);
                             Ok::<_, std::convert::Infallible>(http::Response::new(Full::new(Bytes::from(
                                 answer.to_string(),
                             ))))

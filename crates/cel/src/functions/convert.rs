@@ -12,7 +12,7 @@ pub fn implementation(name: &str) -> Option<Call> {
             [value @ (Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_))] => {
                 Ok(Value::Int(value.size() as i64))
             }
-            _ => Err(EvalError::NoSuchOverload),
+            _ => Err(EvalError::NoSuchOverloadOf("size")),
         },
         "type" => |args| Ok(Value::Type(Text::Borrowed(args[0].type_name()))),
         "dyn" => |args| Ok(args[0].clone()),

@@ -58,13 +58,22 @@ impl Context {
 
 /// Everything found so far.
 #[derive(Default)]
-pub(super) struct Checks {
+pub(super) struct Checks<'a> {
     errors: Vec<FieldError>,
+    /// What else is wrong with the schema: rules at or above such a place are not compiled.
+    broken: &'a [FieldError],
     total: u64,
     expensive: Vec<(String, u64)>,
 }
 
-impl Checks {
+impl<'a> Checks<'a> {
+    pub fn beside(broken: &'a [FieldError]) -> Self {
+        Checks {
+            broken,
+            ..Checks::default()
+        }
+    }
+
     /// Compiles the rules of this node and of everything below it.
     pub fn node(&mut self, schema: SchemaRef<'_>, decl: &Arc<Decl>, at: Context) -> Option<Node> {
         let none = Constraints::default();
@@ -83,6 +92,9 @@ impl Checks {
             Shape::Object(object) => self.object(schema, object, constraints, &mut node, &at),
             Shape::List(list) => {
                 node.topology = list.topology.clone();
+                if decl.element().is_none() {
+                    self.untyped(schema.go(list.items), &at.child("items", None));
+                }
                 if let Some(items) = decl.element() {
                     let mut inside = at.child("items", constraints.max_items);
                     if !matches!(list.topology, Topology::Map(_)) {
@@ -98,11 +110,8 @@ impl Checks {
                 node.all_of.push(inner);
             }
         }
-        let before = self.errors.len();
-        for (place, rule) in constraints.rules.iter().enumerate() {
-            self.form(schema, rule, &format!("{}.x-kubernetes-validations[{place}]", at.path));
-        }
-        if self.errors.len() == before {
+        let broken = self.broken.iter().any(|error| error.field.starts_with(&at.path));
+        if !broken {
             for (place, rule) in constraints.rules.iter().enumerate() {
                 let path = format!("{}.x-kubernetes-validations[{place}]", at.path);
                 node.rules.extend(self.rule(schema, decl, rule, &path, &at));
@@ -135,13 +144,29 @@ impl Checks {
                 // Rules inside a property that no expression can name still see their own value.
                 None => Decl::of_schema(inner, Place::of(inner), "selfType"),
             };
+            let inside = at.child(&format!("properties[{name}]"), Some(1));
             let Some(decl) = decl else {
+                self.untyped(inner, &inside);
                 continue;
             };
-            let inside = at.child(&format!("properties[{name}]"), Some(1));
             if let Some(found) = self.node(inner, &decl, inside) {
                 node.properties.insert(name.clone(), found);
             }
+        }
+    }
+
+    /// Rules on values of which the schema does not say what they are.
+    fn untyped(&mut self, schema: SchemaRef<'_>, at: &Context) {
+        let constraints = schema.node().constraints.as_deref();
+        if constraints.is_some_and(|constraints| !constraints.rules.is_empty()) {
+            let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
+                       to convert structural schema to CEL declarations";
+            self.errors.push(FieldError::new(
+                format!("{}.x-kubernetes-validations", at.path),
+                FieldErrorKind::Internal,
+                Json::Null,
+                why,
+            ));
         }
     }
 
@@ -166,52 +191,73 @@ impl Checks {
             all_of: Vec::new(),
         })
     }
+}
 
-    /// What can be said of a rule without reading it.
-    fn form(&mut self, schema: SchemaRef<'_>, rule: &Rule, path: &str) {
-        let errors = &mut self.errors;
-        let message = rule.message.as_deref().unwrap_or_default();
-        let broken = |text: &str| text.contains(['\n', '\r']);
-        if rule.rule.trim().is_empty() {
-            errors.push(FieldError::required(format!("{path}.rule"), "rule is not specified"));
-        } else if !message.is_empty() && message.trim().is_empty() {
-            let why = "must be non-empty if specified";
-            errors.push(FieldError::invalid(format!("{path}.message"), message, why));
-        } else if broken(message.trim()) {
-            let why = "must not contain line breaks";
-            errors.push(FieldError::invalid(format!("{path}.message"), message, why));
-        } else if broken(rule.rule.trim()) && message.trim().is_empty() {
-            let why = "message must be specified if rule contains line breaks";
-            errors.push(FieldError::required(format!("{path}.message"), why));
-        }
-        if rule
-            .message_expression
-            .as_deref()
-            .is_some_and(|text| !text.is_empty() && text.trim().is_empty())
-        {
-            let why = "messageExpression must be non-empty if specified";
-            errors.push(FieldError::required(format!("{path}.messageExpression"), why));
-        }
-        if let Some(reason) = rule.reason.as_deref()
-            && !REASONS.contains(&reason)
-        {
-            errors.push(FieldError::not_supported(format!("{path}.reason"), reason, REASONS));
-        }
-        let Some(field) = rule.field_path.as_deref().filter(|field| !field.is_empty()) else {
-            return;
-        };
-        let mut complain = |why: &str| errors.push(FieldError::invalid(format!("{path}.fieldPath"), field, why));
-        if field.trim().is_empty() {
-            complain("must be non-empty if specified");
-        }
-        if broken(field) {
-            complain("must not contain line breaks");
-        }
-        if paths::normalized(field, schema).is_err() {
-            complain("must be a valid path");
-        }
+/// What can be said of the rules of a schema without reading them.
+pub(super) fn forms(schema: SchemaRef<'_>, at: &str, errors: &mut Vec<FieldError>) {
+    let constraints = schema.node().constraints.as_deref();
+    for (place, rule) in constraints.into_iter().flat_map(|c| &c.rules).enumerate() {
+        form(schema, rule, &format!("{at}.x-kubernetes-validations[{place}]"), errors);
     }
+    match schema.shape() {
+        Shape::Object(object) => {
+            for (name, property) in &object.properties {
+                forms(schema.go(property.node), &format!("{at}.properties[{name}]"), errors);
+            }
+            if let Some(values) = object.additional {
+                forms(schema.go(values), &format!("{at}.additionalProperties"), errors);
+            }
+        }
+        Shape::List(list) => forms(schema.go(list.items), &format!("{at}.items"), errors),
+        _ => {}
+    }
+}
 
+/// What can be said of a rule without reading it.
+fn form(schema: SchemaRef<'_>, rule: &Rule, path: &str, errors: &mut Vec<FieldError>) {
+    let message = rule.message.as_deref().unwrap_or_default();
+    let broken = |text: &str| text.contains(['\n', '\r']);
+    if rule.rule.trim().is_empty() {
+        errors.push(FieldError::required(format!("{path}.rule"), "rule is not specified"));
+    } else if !message.is_empty() && message.trim().is_empty() {
+        let why = "must be non-empty if specified";
+        errors.push(FieldError::invalid(format!("{path}.message"), message, why));
+    } else if broken(message.trim()) {
+        let why = "must not contain line breaks";
+        errors.push(FieldError::invalid(format!("{path}.message"), message, why));
+    } else if broken(rule.rule.trim()) && message.trim().is_empty() {
+        let why = "message must be specified if rule contains line breaks";
+        errors.push(FieldError::required(format!("{path}.message"), why));
+    }
+    if rule
+        .message_expression
+        .as_deref()
+        .is_some_and(|text| !text.is_empty() && text.trim().is_empty())
+    {
+        let why = "messageExpression must be non-empty if specified";
+        errors.push(FieldError::required(format!("{path}.messageExpression"), why));
+    }
+    if let Some(reason) = rule.reason.as_deref()
+        && !REASONS.contains(&reason)
+    {
+        errors.push(FieldError::not_supported(format!("{path}.reason"), reason, REASONS));
+    }
+    let Some(field) = rule.field_path.as_deref().filter(|field| !field.is_empty()) else {
+        return;
+    };
+    let mut complain = |why: &str| errors.push(FieldError::invalid(format!("{path}.fieldPath"), field, why));
+    if field.trim().is_empty() {
+        complain("must be non-empty if specified");
+    }
+    if broken(field) {
+        complain("must not contain line breaks");
+    }
+    if paths::normalized(field, schema).is_err() {
+        complain("must be a valid path");
+    }
+}
+
+impl Checks<'_> {
     fn rule(
         &mut self,
         schema: SchemaRef<'_>,

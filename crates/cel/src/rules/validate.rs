@@ -226,8 +226,8 @@ impl<'a> Walk<'a> {
                 }
                 return Ok(());
             }
-            Err(EvalError::NoSuchOverload) => format!(
-                "'no such overload': call arguments did not match a supported operator, function or macro signature \
+            Err(error @ (EvalError::NoSuchOverload | EvalError::NoSuchOverloadOf(_))) => format!(
+                "'{error}': call arguments did not match a supported operator, function or macro signature \
                  for rule: {named}"
             ),
             Err(error @ EvalError::CostLimit) => {

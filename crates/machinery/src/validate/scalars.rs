@@ -70,6 +70,14 @@ impl Walk {
 
     pub(super) fn number(&mut self, path: &str, number: &Number, schema: SchemaRef<'_>, constraints: &Constraints) {
         let value = number.as_f64().unwrap_or_default();
+        let bounded =
+            constraints.minimum.is_some() || constraints.maximum.is_some() || constraints.multiple_of.is_some();
+        if bounded && matches!(schema.shape(), Shape::Integer) && value.fract() != 0.0 {
+            let detail = format!("Checked value must be of type integer (default format) in {path}");
+            self.refuse("<nil>", FieldErrorKind::Invalid, "", detail);
+        }
+        // Whole numbers are compared with whole bounds.
+        let bound = |bound: f64| if number.is_f64() { bound } else { bound.trunc() };
         if let (Shape::Integer, Some("int32"), Some(whole)) =
             (schema.shape(), constraints.format.as_deref(), number.as_i64())
             && i32::try_from(whole).is_err()
@@ -92,7 +100,7 @@ impl Walk {
                 self.refuse(path, FieldErrorKind::Invalid, number.clone(), detail);
             }
         }
-        if let Some(least) = constraints.minimum {
+        if let Some(least) = constraints.minimum.map(bound) {
             let (fails, words) = match constraints.exclusive_minimum {
                 true => (value <= least, "greater than"),
                 false => (value < least, "greater than or equal to"),
@@ -102,7 +110,7 @@ impl Walk {
                 self.refuse(path, FieldErrorKind::Invalid, number.clone(), detail);
             }
         }
-        if let Some(most) = constraints.maximum {
+        if let Some(most) = constraints.maximum.map(bound) {
             let (fails, words) = match constraints.exclusive_maximum {
                 true => (value >= most, "less than"),
                 false => (value > most, "less than or equal to"),

@@ -68,6 +68,8 @@ struct Subject {
     status: Vec<(String, Vec<Value>)>,
     subresources: Vec<String>,
     field_selectors: Vec<String>,
+    /// The step whose version all watches can begin at.
+    since: u32,
 }
 
 /// A sequence while it is made.

@@ -3,15 +3,28 @@
 //! Every rule here hides something, so each is as narrow as it can be. Versions of objects are not hidden but
 //! numbered in their order: whether a write that changes nothing makes a new version stays visible.
 
+use super::sequence::Sequence;
 use super::side::Answer;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The answers of one side, comparable with those of the other.
-pub fn normal(answers: &[Answer], today: &str) -> Vec<Answer> {
+pub fn normal(sequence: &Sequence, answers: &[Answer], today: &str) -> Vec<Answer> {
     let mut seen = Seen::default();
-    for answer in answers {
+    for (step, answer) in sequence.steps.iter().zip(answers) {
         seen.learn(&answer.body);
+        let prefix = step
+            .body
+            .as_ref()
+            .and_then(|body| body["metadata"]["generateName"].as_str());
+        // A refusal names the object that it refuses.
+        if let (Some(prefix), Some(name)) = (prefix, answer.body["details"]["name"].as_str()) {
+            let end = prefix.rsplit('}').next().unwrap_or(prefix);
+            if name.len() > 5 && name[..name.len() - 5].ends_with(end) {
+                let shown = format!("{}<generated>", &name[..name.len() - 5]);
+                seen.generated.entry(name.to_string()).or_insert(shown);
+            }
+        }
     }
     let names = Names {
         versions: seen.versions.iter().enumerate().map(|(at, v)| (*v, at)).collect(),
@@ -66,9 +79,19 @@ fn version(metadata: &Value) -> Option<u64> {
     metadata["resourceVersion"].as_str()?.parse().ok()
 }
 
-/// Definitions get their conditions from a controller inside the real server, a moment later.
+/// Definitions get their conditions from a controller inside the real server, a moment later. Jobs and claims
+/// have parts that their first encoding in Kubernetes loses, so that the next write changes what nobody sees.
 fn written_by_others(object: &Value) -> bool {
-    object["kind"] == "CustomResourceDefinition"
+    let kind = object["kind"].as_str().unwrap_or_default();
+    matches!(kind, "CustomResourceDefinition") || rewritten(object)
+}
+
+fn rewritten(object: &Value) -> bool {
+    let spec = &object["spec"];
+    // Items of lists do not say their kind.
+    let claim = spec["accessModes"].is_array() && spec["resources"].is_object();
+    let job = spec["completionMode"].is_string() && spec["podReplacementPolicy"].is_string();
+    claim || job
 }
 
 struct Names {
@@ -82,11 +105,14 @@ impl Names {
     fn rewrite(&self, value: &mut Value) {
         match value {
             Value::Object(_) => {
-                if written_by_others(value) {
+                if value["kind"] == "CustomResourceDefinition" {
                     definition(value);
                 }
                 if value["kind"] == "Status" {
                     self.status(value);
+                }
+                if value["kind"] == "Table" {
+                    table(value);
                 }
                 self.metadata(value);
                 addresses(value);
@@ -94,7 +120,13 @@ impl Names {
                     self.rewrite(value);
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.rewrite(item)),
+            Value::Array(items) => {
+                items.iter_mut().for_each(|item| self.rewrite(item));
+                // A change that nobody sees is no event.
+                items.dedup_by(|next, before| {
+                    next["type"] == "MODIFIED" && next["object"] == before["object"] && rewritten(&next["object"])
+                });
+            }
             Value::String(text) => *text = self.text(text),
             _ => {}
         }
@@ -105,18 +137,22 @@ impl Names {
         let Some(metadata) = object.get_mut("metadata").filter(|metadata| metadata.is_object()) else {
             return;
         };
+        let hidden = hidden || metadata.get("uid").is_none();
         let known = version(metadata).and_then(|version| self.versions.get(&version));
-        if metadata["resourceVersion"].is_string() {
+        if metadata.get("resourceVersion").is_some_and(Value::is_string) {
             // The version of a list counts the writes of all, also of those who run beside this sequence.
             metadata["resourceVersion"] = match known {
                 Some(at) if !hidden => format!("<version {at}>").into(),
                 _ => "<version>".into(),
             };
         }
-        if metadata["continue"].is_string() && metadata["continue"] != "" {
+        if metadata
+            .get("continue")
+            .is_some_and(|token| token.is_string() && token != "")
+        {
             metadata["continue"] = "<continue>".into();
         }
-        if let Some(entries) = metadata["managedFields"].as_array_mut() {
+        if let Some(Value::Array(entries)) = metadata.get_mut("managedFields") {
             // Their order depends on whether two writes fell into the same second.
             entries.sort_by_cached_key(|entry| {
                 ["operation", "manager", "subresource", "apiVersion"].map(|field| entry[field].to_string())
@@ -134,16 +170,25 @@ impl Names {
             }
             status["message"] = text.into();
         }
-        let Some(causes) = status["details"]["causes"].as_array_mut() else {
+        if let Some(message) = status["message"].as_str() {
+            status["message"] = without_keys(&without_documents(message)).into();
+        }
+        let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
             return;
         };
-        // The order of the causes is Go's map order in places.
-        causes.sort_by_cached_key(Value::to_string);
-        if causes.len() > 1 {
-            let message = status["message"].as_str().unwrap_or_default();
-            if let Some((start, _)) = message.split_once(": [") {
-                status["message"] = format!("{start}: [the causes]").into();
+        for cause in causes.iter_mut() {
+            if let Some(message) = cause["message"].as_str() {
+                // What follows is a comparison of Go's structs.
+                let message = message.split("\n@@").next().unwrap_or_default();
+                cause["message"] = without_documents(message).into();
             }
+        }
+        // The order of the causes is Go's map order in places, and some rules are asked twice.
+        causes.sort_by_cached_key(Value::to_string);
+        causes.dedup();
+        let message = status["message"].as_str().unwrap_or_default();
+        if let Some((start, _)) = message.split_once(" is invalid: ") {
+            status["message"] = format!("{start} is invalid: the causes").into();
         }
     }
 
@@ -162,16 +207,71 @@ impl Names {
     }
 }
 
+/// The server describes the columns for nobody who was seen reading it; ours does for the common ones only.
+fn table(table: &mut Value) {
+    let columns = table.get_mut("columnDefinitions").and_then(Value::as_array_mut);
+    for column in columns.into_iter().flatten().filter_map(Value::as_object_mut) {
+        column.remove("description");
+    }
+    let rows = table.get_mut("rows").and_then(Value::as_array_mut);
+    for row in rows.into_iter().flatten() {
+        for cell in row["cells"].as_array_mut().into_iter().flatten() {
+            let age = |text: &str| {
+                text.strip_suffix('s')
+                    .is_some_and(|digits| digits.parse::<u32>().is_ok())
+            };
+            if cell.as_str().is_some_and(age) {
+                *cell = "<age>".into();
+            }
+        }
+    }
+}
+
 /// What a controller adds to definitions, and when, is no matter of the request.
 fn definition(object: &mut Value) {
-    if let Some(conditions) = object["status"]["conditions"].as_array_mut() {
-        conditions.clear();
-    }
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
     }
-    if let Some(entries) = object["metadata"]["managedFields"].as_array_mut() {
+    let metadata = object.get_mut("metadata");
+    if let Some(Value::Array(entries)) = metadata.and_then(|metadata| metadata.get_mut("managedFields")) {
         entries.retain(|entry| entry["subresource"] != "status");
+    }
+}
+
+/// Replaces documents that an error repeats: Kubernetes prints its own structs there, with other names for the
+/// fields and in another order.
+fn without_documents(message: &str) -> String {
+    let mut out = String::new();
+    let mut rest = message;
+    while let Some(at) = rest.find("value: ") {
+        let (before, after) = rest.split_at(at + "value: ".len());
+        out.push_str(before);
+        let mut values = serde_json::Deserializer::from_str(after).into_iter::<Value>();
+        let document = match values.next() {
+            // An absent map is null there where it is empty here.
+            Some(Ok(Value::Object(_) | Value::Null)) => true,
+            Some(Ok(Value::Array(items))) => items.iter().any(Value::is_object),
+            Some(Ok(Value::String(text))) => text.starts_with('{') || text.starts_with("map["),
+            _ => false,
+        };
+        rest = after;
+        if document {
+            out.push_str("<document>");
+            rest = &after[values.byte_offset()..];
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Replaces the place of an object in the store, which each server lays out in its own way.
+fn without_keys(message: &str) -> String {
+    match message.split_once("Key: /") {
+        Some((before, after)) => {
+            let rest = after.split_once(',').map_or("", |(_, rest)| rest);
+            format!("{before}Key: <key>,{rest}")
+        }
+        None => message.to_string(),
     }
 }
 

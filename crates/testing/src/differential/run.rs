@@ -62,7 +62,7 @@ impl Judge {
     pub async fn start() -> Result<Judge, StartError> {
         let real = Kubernetes::start(Parts::Api).await?;
         let theirs = Side::new(real.client().await?);
-        let ours = embedded::client()
+        let ours = embedded::strict_client()
             .await
             .map_err(|error| StartError::Client(error.to_string()))?;
         Ok(Judge {
@@ -85,7 +85,11 @@ impl Judge {
             // Times of two days cannot be told from those that a request names.
             return Box::pin(self.differences(sequence)).await;
         }
-        compare::differences(sequence, &normal(&ours, &before), &normal(&theirs, &before))
+        compare::differences(
+            sequence,
+            &normal(sequence, &ours, &before),
+            &normal(sequence, &theirs, &before),
+        )
     }
 
     /// Runs the sequences of a search; what differs is run again, so that only what always differs is told.

@@ -167,8 +167,14 @@ impl Answer {
         let (parts, body) = response.into_parts();
         let bytes: Bytes = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
         let text = String::from_utf8_lossy(&bytes);
+        let yaml = parts
+            .headers
+            .get("content-type")
+            .is_some_and(|kind| kind == "application/yaml");
         let body = match step.is_watch() && parts.status == 200 {
             true => text.lines().map(read_json).collect(),
+            // What it says matters, not which texts are quoted.
+            false if yaml => serde_saphyr::from_str(&text).unwrap_or_else(|_| Value::from(&*text)),
             false => read_json(&text),
         };
         let warnings = parts.headers.get_all("warning").iter();

@@ -3,9 +3,9 @@
 use crate::admission::Review;
 use crate::admission::expressions::{self, Constructs, Inputs};
 use crate::admission::matching::Matcher;
+use crate::hooks::{Endpoint, Purpose};
 use crate::store::Record;
 use crate::verbs::Call;
-use base64::Engine;
 use serde_json::Value;
 use std::time::Duration;
 use stead_cel::{Budget, Program};
@@ -20,10 +20,7 @@ pub struct Webhook {
     pub failure: FailurePolicy,
     pub side_effects: SideEffects,
     pub reinvocation: bool,
-    pub timeout: Duration,
-    pub destination: Destination,
-    /// Certificates in PEM that may sign the webhook's own.
-    pub authorities: Vec<u8>,
+    pub endpoint: Endpoint,
     pub accepts_v1: bool,
     conditions: Vec<(String, Result<Program, String>)>,
 }
@@ -41,18 +38,6 @@ pub enum SideEffects {
     Some,
 }
 
-/// Where the webhook is.
-#[derive(Debug, Clone)]
-pub enum Destination {
-    Url(String),
-    Service {
-        namespace: String,
-        name: String,
-        port: u16,
-        path: String,
-    },
-}
-
 impl Webhook {
     /// All webhooks of a configuration.
     pub fn all(record: &Record) -> Option<Vec<Webhook>> {
@@ -63,20 +48,7 @@ impl Webhook {
 
     fn of(value: &Value) -> Webhook {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
-        let config = &value["clientConfig"];
-        let service = &config["service"];
-        let destination = match config["url"].as_str() {
-            Some(url) => Destination::Url(url.to_string()),
-            None => Destination::Service {
-                namespace: text(&service["namespace"]),
-                name: text(&service["name"]),
-                port: service["port"]
-                    .as_u64()
-                    .and_then(|port| u16::try_from(port).ok())
-                    .unwrap_or(443),
-                path: text(&service["path"]),
-            },
-        };
+        let timeout = Duration::from_secs(value["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIMEOUT).clamp(1, 30));
         let env = expressions::environment(&[], Constructs::Nothing);
         let conditions = value["matchConditions"].as_array().into_iter().flatten();
         Webhook {
@@ -91,11 +63,7 @@ impl Webhook {
                 _ => SideEffects::Some,
             },
             reinvocation: value["reinvocationPolicy"] == "IfNeeded",
-            timeout: Duration::from_secs(value["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIMEOUT).clamp(1, 30)),
-            destination,
-            authorities: base64::engine::general_purpose::STANDARD
-                .decode(text(&config["caBundle"]))
-                .unwrap_or_default(),
+            endpoint: Endpoint::of(&value["clientConfig"], timeout, Purpose::Admission),
             accepts_v1: value["admissionReviewVersions"]
                 .as_array()
                 .is_none_or(|versions| versions.iter().any(|version| version == "v1")),

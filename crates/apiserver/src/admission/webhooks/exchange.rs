@@ -1,11 +1,11 @@
 //! The conversation with a webhook: an AdmissionReview there, an AdmissionReview back.
 
-use super::client;
 use super::configuration::Webhook;
 use crate::admission::Review;
 use crate::admission::expressions;
 use crate::admission::views::Phase;
 use crate::error::ApiError;
+use crate::hooks;
 use crate::verbs::Call;
 use base64::Engine;
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ pub async fn exchange(
     request["object"] = review.object.clone().unwrap_or_default();
     request["oldObject"] = review.old.as_deref().cloned().unwrap_or_default();
     let body = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request});
-    let answer = client::post(call, webhook, &body)
+    let answer = hooks::post(&call.shared, &webhook.endpoint, &body)
         .await
         .map_err(|why| format!("failed to call webhook: {why}"))?;
     parse(&answer, uid, phase).map_err(|why| format!("received invalid webhook response: {why}"))

@@ -58,6 +58,11 @@ fn is_wide(schema: SchemaRef<'_>) -> bool {
     schema.node().constraints.as_ref().and_then(|c| c.format.as_deref()) == Some("int64")
 }
 
+/// Whether an integer has 32 bits and says so.
+pub fn is_narrow(schema: SchemaRef<'_>) -> bool {
+    schema.node().constraints.as_ref().and_then(|c| c.format.as_deref()) == Some("int32")
+}
+
 /// Package and name of a published type: `v1` and `Container` of `io.k8s.api.core.v1.Container`.
 fn type_name(schema: SchemaRef<'_>) -> Option<(&str, &str)> {
     let full = schema.arena().name_of(schema.id())?;
@@ -66,7 +71,7 @@ fn type_name(schema: SchemaRef<'_>) -> Option<(&str, &str)> {
 }
 
 /// What is wrong with a text that stands for something else: a time, a quantity, bytes.
-pub fn malformed(shape: &Shape, text: &str) -> Option<String> {
+pub fn malformed(shape: &Shape, text: &str, schema: Option<SchemaRef<'_>>) -> Option<String> {
     match shape {
         Shape::Quantity => text.parse::<Quantity>().err().map(|_| {
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_string()
@@ -80,9 +85,13 @@ pub fn malformed(shape: &Shape, text: &str) -> Option<String> {
             };
             Some(format!("illegal base64 data at input byte {at}"))
         }
-        Shape::String(Format::DateTime) if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => Some(
-            format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""),
-        ),
+        Shape::String(Format::DateTime) if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => {
+            let micro = schema.and_then(type_name).is_some_and(|(_, name)| name == "MicroTime");
+            let fraction = if micro { ".000000" } else { "" };
+            Some(format!(
+                "parsing time {text:?} as \"2006-01-02T15:04:05{fraction}Z07:00\": cannot parse {text:?} as \"2006\""
+            ))
+        }
         _ => None,
     }
 }
@@ -124,6 +133,7 @@ fn quoted(c: char) -> String {
         '\'' => r"'\''".to_string(),
         '"' => "'\"'".to_string(),
         '\n' => r"'\n'".to_string(),
+        c if c.is_control() => format!("'\\u{:04x}'", u32::from(c)),
         c => format!("'{c}'"),
     }
 }
@@ -160,10 +170,7 @@ pub fn yaml_error(error: &serde_saphyr::Error) -> String {
     match first.strip_prefix("line ").and_then(|rest| rest.split_once(" column ")) {
         Some((line, rest)) => {
             let what = rest.split_once(": ").map_or(rest, |(_, what)| what);
-            match line {
-                "1" => format!("yaml: {what}"),
-                line => format!("yaml: line {line}: {what}"),
-            }
+            format!("yaml: line {line}: {what}")
         }
         None => format!("yaml: {first}"),
     }

@@ -184,6 +184,10 @@ impl<'a> Seed<'a> {
         E::custom("type mismatch")
     }
 
+    fn takes_any_number(&self) -> bool {
+        matches!(self.shape(), None | Some(Shape::Any | Shape::Free | Shape::Number))
+    }
+
     fn scalar<E: Error>(&self, value: Value) -> Result<Value, E> {
         let fits = match self.shape() {
             None | Some(Shape::Any | Shape::Free) => true,
@@ -192,7 +196,10 @@ impl<'a> Seed<'a> {
             Some(Shape::String(Format::Byte | Format::DateTime | Format::Plain | Format::Other(_))) => {
                 value.is_string()
             }
-            Some(Shape::Integer) => value.is_i64() || value.is_u64(),
+            Some(Shape::Integer) => match value.as_i64() {
+                Some(number) => i32::try_from(number).is_ok() || !self.schema.is_some_and(go::is_narrow),
+                None => value.is_u64(),
+            },
             Some(Shape::Number) => value.is_number(),
             Some(Shape::Boolean) => value.is_boolean(),
             Some(Shape::IntOrString) => value.is_i64() || value.is_u64() || value.is_string(),
@@ -205,7 +212,7 @@ impl<'a> Seed<'a> {
             return Err(self.mismatch(&go::json_type(&value)));
         }
         if let (Some(shape), Value::String(text)) = (self.shape(), &value)
-            && let Some(why) = go::malformed(shape, text)
+            && let Some(why) = go::malformed(shape, text, self.schema)
         {
             return Err(self.refuse(why));
         }
@@ -258,6 +265,10 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         // Go reads 3.0 into an integer field only if it is written without the point; 1e3 likewise is refused.
         match Number::from_f64(value) {
+            // Where any number may stand, Go writes a whole one without the point.
+            Some(_) if self.takes_any_number() && value.fract() == 0.0 && value.abs() < 1e15 => {
+                self.scalar(Value::Number((value as i64).into()))
+            }
             Some(number) => self.scalar(Value::Number(number)),
             None => Err(E::custom("not a finite number")),
         }
@@ -331,6 +342,11 @@ impl<'de> Visitor<'de> for Seed<'_> {
                     self.note("unknown", &name);
                     continue;
                 }
+                // The value of a map that is sent as null is the zero value of its type.
+                Some(_) if value.is_null() && !is_field && holds_text(schema) => {
+                    map.insert(name, Value::String(String::new()));
+                    continue;
+                }
                 // Go leaves a field alone that is sent as null: there is nothing to keep.
                 Some(_) if value.is_null() && !keeps_null(schema) => continue,
                 _ => {}
@@ -342,6 +358,10 @@ impl<'de> Visitor<'de> for Seed<'_> {
         }
         Ok(Value::Object(map))
     }
+}
+
+fn holds_text(schema: Option<SchemaRef<'_>>) -> bool {
+    schema.is_some_and(|schema| matches!(schema.shape(), Shape::String(Format::Plain | Format::Other(_))))
 }
 
 /// Where a null is a value of its own.

@@ -37,11 +37,21 @@ impl DeleteOptions {
                     encoding,
                     crate::catalogue::built_in::kind("", "v1", "DeleteOptions"),
                 )
-                .map_err(|error| decode::decode_error("v1", "DeleteOptions", &bytes, &error))?;
+                .map_err(|error| match error {
+                    decode::DecodeError::Syntax(why) => ApiError::bad_request(why),
+                    error => decode::decode_error("v1", "DeleteOptions", &bytes, &error),
+                })?;
+                if !decoded.value.is_object() {
+                    return Err(ApiError::bad_request(decode::no_kind(&decoded.value)));
+                }
                 let kind = decoded.value["kind"].as_str().unwrap_or("DeleteOptions");
                 if kind != "DeleteOptions" {
                     let version = decoded.value["apiVersion"].as_str().unwrap_or_default();
-                    return Err(ApiError::bad_request(decode::unregistered(kind, version)));
+                    let why = match crate::catalogue::built_in::kind("", version, kind).is_some() {
+                        true => format!("converting ({version}.{kind}) to (v1.DeleteOptions): unknown conversion"),
+                        false => decode::unregistered(kind, version),
+                    };
+                    return Err(ApiError::bad_request(why));
                 }
                 decoded.value
             }

@@ -37,7 +37,13 @@ impl Frames {
         }
     }
 
-    pub fn event(&mut self, call: &Call, kind: EventKind, record: &Record, out: &mut Vec<u8>) {
+    pub async fn event(
+        &mut self,
+        call: &Call,
+        kind: EventKind,
+        record: &Record,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ApiError> {
         let word = match kind {
             EventKind::Added => "ADDED",
             EventKind::Modified => "MODIFIED",
@@ -51,17 +57,25 @@ impl Frames {
             out.extend_from_slice(b"\",\"object\":");
             out.extend_from_slice(&record.json);
             out.extend_from_slice(b"}\n");
-            return;
+            return Ok(());
         }
-        let object = call.in_version(&record.value());
+        let object = call.in_version(&record.value()).await?;
         self.object(call, word, object, out);
+        Ok(())
     }
 
     /// An object that stopped matching: its last matching state, at the revision at which it stopped.
-    pub fn left(&mut self, call: &Call, previous: &Record, revision: Revision, out: &mut Vec<u8>) {
-        let mut object = call.in_version(&previous.value());
+    pub async fn left(
+        &mut self,
+        call: &Call,
+        previous: &Record,
+        revision: Revision,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ApiError> {
+        let mut object = call.in_version(&previous.value()).await?;
         object::set_meta(&mut object, "resourceVersion", &revision.to_string());
         self.object(call, "DELETED", object, out);
+        Ok(())
     }
 
     pub fn bookmark(&mut self, call: &Call, revision: Revision, end: InitialEnd, out: &mut Vec<u8>) {

@@ -36,7 +36,14 @@ pub fn subject(story: &mut Story) -> Subject {
     }
     made.ready = Some(collection.clone());
     story.step(made);
+    // A watch of a new kind begins where the kind does.
+    let mut first = Step::new("GET", collection.clone());
+    if !namespaced {
+        first.path.push_str("?labelSelector=sequence%3D{ns}");
+    }
+    let since = story.step(first);
     Subject {
+        since,
         api_version: "{ns}.example.com/v1".to_string(),
         kind: "Thing".to_string(),
         collection,

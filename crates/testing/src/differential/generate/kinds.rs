@@ -126,6 +126,7 @@ pub fn subject(story: &mut Story) -> Subject {
         .map(|(pointer, values)| (pointer.clone(), values.clone()))
         .partition(|(pointer, _)| pointer.starts_with("/status"));
     Subject {
+        since: 0,
         api_version: entry.api.clone(),
         kind: entry.kind.clone(),
         collection: format!("{root}{namespace}/{}", entry.resource),

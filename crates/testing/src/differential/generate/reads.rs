@@ -105,7 +105,9 @@ fn list(story: &mut Story, subject: &Subject) {
         query.push(format!("fieldSelector={selector}"));
     }
     if story.one_in(3) {
-        let version = story.word(VERSIONS);
+        let version = story
+            .word(VERSIONS)
+            .replace("{rv:0}", &format!("{{rv:{}}}", subject.since));
         if !version.is_empty() {
             query.push(version);
         }
@@ -143,7 +145,10 @@ fn watch(story: &mut Story, subject: &Subject) {
     let mut query = own(subject);
     query.push("watch=1".to_string());
     query.push("timeoutSeconds=1".to_string());
-    let from = story.word(&["{rv:0}", "{rv:0}", "{rv:1}", "x"]);
+    let from = match story.one_in(6) {
+        true => "x".to_string(),
+        false => format!("{{rv:{}}}", subject.since),
+    };
     query.push(format!("resourceVersion={from}"));
     if story.one_in(2) && subject.namespaced {
         let selector = story.word(LABEL_SELECTORS);
@@ -163,6 +168,7 @@ fn watch(story: &mut Story, subject: &Subject) {
 pub fn ending(story: &mut Story, subject: &Subject) {
     let mut query = own(subject);
     story.step(Step::new("GET", address(&subject.collection, &query)));
-    query.extend(["watch=1", "timeoutSeconds=1", "resourceVersion={rv:0}"].map(str::to_string));
+    query.extend(["watch=1", "timeoutSeconds=1"].map(str::to_string));
+    query.push(format!("resourceVersion={{rv:{}}}", subject.since));
     story.step(Step::new("GET", address(&subject.collection, &query)));
 }

@@ -1,8 +1,9 @@
-//! One POST over TLS to a webhook.
+//! One POST over TLS to a webhook, be it of admission or of conversion.
 
-use super::configuration::{Destination, Webhook};
+use crate::server::Shared;
 use crate::server::wires::Wires;
-use crate::verbs::Call;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full, Limited};
@@ -12,10 +13,67 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
-/// The largest answer that is read.
-const ANSWER_LIMIT: usize = 3 << 20;
+/// The largest answer that is read: a converted list is as large as a list.
+const ANSWER_LIMIT: usize = 256 << 20;
+
+/// A webhook as its configuration names it.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    pub destination: Destination,
+    /// Certificates in PEM that may sign the webhook's own.
+    pub authorities: Vec<u8>,
+    pub timeout: Duration,
+    pub purpose: Purpose,
+}
+
+/// What a webhook is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The webhook is told how long it may take.
+    Admission,
+    Conversion,
+}
+
+/// Where a webhook is.
+#[derive(Debug, Clone)]
+pub enum Destination {
+    Url(String),
+    Service {
+        namespace: String,
+        name: String,
+        port: u16,
+        path: String,
+    },
+}
+
+impl Endpoint {
+    /// Reads a `clientConfig`.
+    pub fn of(config: &Value, timeout: Duration, purpose: Purpose) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let service = &config["service"];
+        let destination = match config["url"].as_str() {
+            Some(url) => Destination::Url(url.to_string()),
+            None => Destination::Service {
+                namespace: text(&service["namespace"]),
+                name: text(&service["name"]),
+                port: service["port"]
+                    .as_u64()
+                    .and_then(|port| u16::try_from(port).ok())
+                    .unwrap_or(443),
+                path: text(&service["path"]),
+            },
+        };
+        Endpoint {
+            destination,
+            authorities: STANDARD.decode(text(&config["caBundle"])).unwrap_or_default(),
+            timeout,
+            purpose,
+        }
+    }
+}
 
 /// Where to connect, and what to ask for there.
 struct Target {
@@ -28,13 +86,16 @@ struct Target {
 }
 
 /// Sends the review and reads the answer, within the webhook's time.
-pub async fn post(call: &Call, webhook: &Webhook, body: &Value) -> Result<Value, String> {
-    let target = target(call, &webhook.destination)?;
+pub async fn post(shared: &Shared, webhook: &Endpoint, body: &Value) -> Result<Value, String> {
+    let target = target(shared, &webhook.destination)?;
     let separator = if target.path.contains('?') { '&' } else { '?' };
-    let path = format!("{}{separator}timeout={}s", target.path, webhook.timeout.as_secs());
+    let path = match webhook.purpose {
+        Purpose::Admission => format!("{}{separator}timeout={}s", target.path, webhook.timeout.as_secs()),
+        Purpose::Conversion => target.path.clone(),
+    };
     let url = format!("https://{}{path}", target.authority);
     let failed = |why: String| format!("Post {url:?}: {why}");
-    let exchange = send(&call.shared.wires, webhook, &target, &path, body);
+    let exchange = send(&shared.wires, webhook, &target, &path, body);
     match tokio::time::timeout(webhook.timeout, exchange).await {
         Err(_) => Err(failed("context deadline exceeded".to_string())),
         Ok(Err(Failure::Connection(why))) => Err(failed(why)),
@@ -50,7 +111,7 @@ enum Failure {
     Answer(String),
 }
 
-async fn send(wires: &Wires, webhook: &Webhook, target: &Target, path: &str, body: &Value) -> Result<Value, Failure> {
+async fn send(wires: &Wires, webhook: &Endpoint, target: &Target, path: &str, body: &Value) -> Result<Value, Failure> {
     let connection = |error: &dyn std::fmt::Display| Failure::Connection(error.to_string());
     let (host, port) = &target.address;
     let stream = wires.connect(host, *port).await.map_err(|error| {
@@ -96,7 +157,7 @@ async fn send(wires: &Wires, webhook: &Webhook, target: &Target, path: &str, bod
     serde_json::from_slice(&bytes).map_err(|error| Failure::Answer(error.to_string()))
 }
 
-fn tls(webhook: &Webhook) -> Result<Arc<ClientConfig>, Failure> {
+fn tls(webhook: &Endpoint) -> Result<Arc<ClientConfig>, Failure> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&webhook.authorities).flatten() {
         // One that cannot be read trusts nobody, which the handshake will report.
@@ -121,7 +182,7 @@ fn tls_words(error: &std::io::Error) -> String {
     }
 }
 
-fn target(call: &Call, destination: &Destination) -> Result<Target, String> {
+fn target(shared: &Shared, destination: &Destination) -> Result<Target, String> {
     match destination {
         Destination::Url(url) => {
             let uri: http::Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
@@ -149,7 +210,7 @@ fn target(call: &Call, destination: &Destination) -> Result<Target, String> {
             Ok(Target {
                 authority: format!("{name}.{namespace}.svc:{port}"),
                 server_name: format!("{name}.{namespace}.svc"),
-                address: endpoint(call, namespace, name, *port)?,
+                address: endpoint(shared, namespace, name, *port)?,
                 path,
             })
         }
@@ -158,8 +219,8 @@ fn target(call: &Call, destination: &Destination) -> Result<Target, String> {
 
 /// A ready endpoint of a Service. The server is not on the cluster's network, so the Service's own address would not
 /// always lead there.
-fn endpoint(call: &Call, namespace: &str, name: &str, port: u16) -> Result<(String, u16), String> {
-    let views = &call.shared.admission;
+fn endpoint(shared: &Shared, namespace: &str, name: &str, port: u16) -> Result<(String, u16), String> {
+    let views = &shared.admission;
     let service = views
         .object("/services", namespace, name)
         .ok_or_else(|| format!("service {name:?} not found"))?;

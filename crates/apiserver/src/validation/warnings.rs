@@ -1,0 +1,181 @@
+//! What the server accepts and advises against.
+
+use crate::catalogue::{Origin, Resource};
+use serde_json::Value;
+use stead_machinery::names;
+use stead_machinery::quantity::Quantity;
+
+/// What a client hears about an object that it creates or changes.
+pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut found = Vec::new();
+    if !matches!(resource.origin, Origin::BuiltIn) {
+        finalizers(object, old, &mut found);
+        return found;
+    }
+    let created = old.is_none();
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "pods") => {
+            if created {
+                hostname(name, "the Pod's hostname", &mut found);
+            }
+            pod_spec(&object["spec"], "spec", &mut found);
+        }
+        ("", "replicationcontrollers") | ("apps", "replicasets" | "deployments") | ("batch", "jobs" | "cronjobs") => {
+            if created {
+                hostname(name, "Pod names and hostnames", &mut found);
+            }
+            template(resource, object, old, &mut found);
+        }
+        ("apps", "statefulsets" | "daemonsets") | ("", "podtemplates") => template(resource, object, old, &mut found),
+        (crate::custom::GROUP, crate::custom::PLURAL) => {
+            for format in crate::custom::unknown_formats(object) {
+                found.push(format!("unrecognized format {format:?}"));
+            }
+        }
+        ("", "services") => service(object, &mut found),
+        _ => {}
+    }
+    found
+}
+
+/// Kinds that every use of is warned of.
+pub fn deprecation(resource: &Resource) -> Option<&'static str> {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        _ => None,
+    }
+}
+
+/// Finalizers of custom kinds may have any name, and one without a domain may be somebody else's too.
+fn finalizers(object: &Value, old: Option<&Value>, found: &mut Vec<String>) {
+    let of = |object: &Value| crate::verbs::object::finalizers(object);
+    let before = old.map(of).unwrap_or_default();
+    for finalizer in of(object) {
+        if !finalizer.contains('/') && !before.contains(&finalizer) {
+            found.push(format!(
+                "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+            ));
+        }
+    }
+}
+
+fn hostname(name: &str, what: &str, found: &mut Vec<String>) {
+    let mut complaints = names::dns1123_label(name);
+    if name.contains('.') && names::dns1123_subdomain(name).is_empty() {
+        // The rest of the complaint would only repeat what the dot already breaks.
+        complaints = vec!["must not contain dots".to_string()];
+    }
+    if !complaints.is_empty() {
+        found.push(format!(
+            "metadata.name: this is used in {what}, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            complaints.join(" ")
+        ));
+    }
+}
+
+fn template(resource: &Resource, object: &Value, old: Option<&Value>, found: &mut Vec<String>) {
+    let (pointer, at) = match resource.plural.as_str() {
+        "cronjobs" => (
+            "/spec/jobTemplate/spec/template/spec",
+            "spec.jobTemplate.spec.template.spec",
+        ),
+        "podtemplates" => ("/template/spec", "template.spec"),
+        _ => ("/spec/template/spec", "spec.template.spec"),
+    };
+    let Some(spec) = object.pointer(pointer) else { return };
+    if old.is_some_and(|old| old.pointer(pointer) == Some(spec)) {
+        return;
+    }
+    pod_spec(spec, at, found);
+}
+
+fn pod_spec(spec: &Value, at: &str, found: &mut Vec<String>) {
+    if spec["terminationGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|seconds| seconds < 0)
+    {
+        found.push(format!(
+            "{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        ));
+    }
+    for list in ["containers", "initContainers"] {
+        for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
+            let at = format!("{at}.{list}[{index}]");
+            repeated_ports(container, &at, found);
+            repeated_variables(container, &at, found);
+            for part in ["limits", "requests"] {
+                fractions(&container["resources"][part], &format!("{at}.resources.{part}"), found);
+            }
+        }
+    }
+}
+
+fn fractions(resources: &Value, at: &str, found: &mut Vec<String>) {
+    for (name, amount) in resources.as_object().into_iter().flatten() {
+        let counted_in_bytes = matches!(name.as_str(), "memory" | "ephemeral-storage" | "storage");
+        let text = amount.as_str().unwrap_or_default();
+        let Ok(quantity) = text.parse::<Quantity>() else {
+            continue;
+        };
+        if counted_in_bytes && quantity.to_string().ends_with('m') {
+            found.push(format!(
+                "{at}[{name}]: fractional byte value {:?} is invalid, must be an integer",
+                quantity.to_string()
+            ));
+        }
+    }
+}
+
+fn repeated_variables(container: &Value, at: &str, found: &mut Vec<String>) {
+    let variables: Vec<&Value> = container["env"].as_array().into_iter().flatten().collect();
+    for (index, variable) in variables.iter().enumerate() {
+        if variables[..index].iter().any(|known| known["name"] == variable["name"]) {
+            found.push(format!(
+                "{at}.env[{index}]: hides previous definition of {}, which may be dropped when using apply",
+                variable["name"]
+            ));
+        }
+    }
+}
+
+fn repeated_ports(container: &Value, at: &str, found: &mut Vec<String>) {
+    let ports: Vec<&Value> = container["ports"].as_array().into_iter().flatten().collect();
+    let same = |a: &Value, b: &Value| {
+        ["containerPort", "protocol", "hostPort", "hostIP"]
+            .iter()
+            .all(|field| a[*field] == b[*field])
+    };
+    for (index, port) in ports.iter().enumerate() {
+        if let Some(first) = ports[..index].iter().position(|known| same(known, port)) {
+            found.push(format!(
+                "{at}.ports[{index}]: duplicate port definition with {at}.ports[{first}]"
+            ));
+        }
+    }
+}
+
+fn service(service: &Value, found: &mut Vec<String>) {
+    let spec = &service["spec"];
+    let external = spec["externalIPs"].as_array().is_some_and(|ips| !ips.is_empty());
+    let (headless, by_name) = (spec["clusterIP"] == "None", spec["type"] == "ExternalName");
+    if headless && external {
+        found.push("spec.externalIPs is ignored for headless services".to_string());
+    }
+    if headless && spec["sessionAffinity"] != "None" {
+        found.push("spec.SessionAffinity is ignored for headless services".to_string());
+    }
+    if external && !headless && !by_name {
+        found.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_string());
+    }
+    if external && by_name {
+        found.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_string());
+    }
+    if spec["type"] != "ExternalName" && spec["externalName"].as_str().is_some_and(|name| !name.is_empty()) {
+        found.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_string());
+    }
+    if spec["trafficDistribution"] == "PreferClose" {
+        found.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_string());
+    }
+}
