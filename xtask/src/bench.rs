@@ -5,6 +5,7 @@
 //! with sense. Processor time comes first, because it is what noise disturbs least.
 
 mod http;
+mod rules;
 mod servers;
 mod table;
 mod work;

@@ -107,8 +107,13 @@ impl Connection {
 
     /// Sends a request, and leaves the body to be read.
     pub fn open(&mut self, method: &str, path: &str, body: &[u8]) -> Result<(u16, Body<'_>)> {
+        // The only patches that are measured are applies.
+        let content = match method {
+            "PATCH" => "application/apply-patch+yaml",
+            _ => "application/json",
+        };
         let mut request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\nContent-Type: application/json\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\nContent-Type: {content}\r\n",
             self.target.address
         );
         if let Some(token) = &self.target.token {

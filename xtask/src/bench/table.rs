@@ -50,6 +50,24 @@ pub fn render(plan: &Plan, ours: &Results, theirs: Option<&Results>) -> String {
         each,
     );
     table.row(
+        "processor time of an apply that changes nothing",
+        Better::Less,
+        |r| micros(r.applies.0.processor_each),
+        each,
+    );
+    table.row(
+        "the same, as a multiple of a get of the object",
+        Better::Less,
+        |r| micros(r.applies.0.processor_each) / micros(r.applies.1.processor_each),
+        |times| format!("{times:.1}"),
+    );
+    table.row(
+        "what fifty rules add to a create of a custom resource",
+        Better::Less,
+        |r| micros(r.customs.1.processor_each) - micros(r.customs.0.processor_each),
+        each,
+    );
+    table.row(
         &format!("list of {pods} pods"),
         Better::Less,
         |r| r.list.took.as_secs_f64(),

@@ -36,6 +36,10 @@ pub struct Results {
     pub idle: u64,
     pub creates: Rate,
     pub gets: Rate,
+    /// Applies that change nothing, and gets of the same objects.
+    pub applies: (Rate, Rate),
+    /// Creates of a custom kind without rules, and with fifty.
+    pub customs: (Rate, Rate),
     pub list: List,
     pub watch: Watch,
     pub filled: Vec<Filled>,
@@ -91,6 +95,9 @@ pub fn measure(server: &Server, plan: &Plan) -> Result<Results> {
         let path = format!("/api/v1/namespaces/bench/configmaps/c{}", index % plan.objects);
         connection.expect("GET", &path, b"").map(drop)
     })?;
+    eprintln!("  applies and rules");
+    let applies = (super::rules::applies(server, plan)?, super::rules::gets(server, plan)?);
+    let customs = super::rules::customs(server, plan)?;
     eprintln!("  pods");
     rate(server, plan, plan.pods, |connection, index| {
         let body = pod(&format!("p{index}"));
@@ -108,6 +115,8 @@ pub fn measure(server: &Server, plan: &Plan) -> Result<Results> {
         idle: server.idle,
         creates,
         gets,
+        applies,
+        customs,
         list,
         watch,
         filled: Vec::new(),
@@ -161,7 +170,7 @@ fn prepare(target: &Target) -> Result<()> {
 }
 
 /// Does something many times on many connections.
-fn rate(
+pub fn rate(
     server: &Server,
     plan: &Plan,
     count: usize,
@@ -351,7 +360,7 @@ fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line[start..].split('"').next()
 }
 
-fn config_map(name: &str, sent: &str) -> Vec<u8> {
+pub fn config_map(name: &str, sent: &str) -> Vec<u8> {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"app": "bench"}},
         "data": {"sent": sent, "text": "some configuration that is neither long nor short ".repeat(10)},
