@@ -1,9 +1,11 @@
 //! Which writes a webhook or a policy is about.
 
 use super::{Operation, Review};
+use crate::catalogue::Resource;
 use crate::verbs::Call;
 use crate::verbs::object;
 use serde_json::Value;
+use std::sync::Arc;
 use stead_machinery::selector::LabelSelector;
 
 /// The rules and selectors of one webhook, policy or binding.
@@ -122,6 +124,21 @@ impl Matcher {
                     && one_of(&rule.groups, &other.group)
                     && one_of(&rule.versions, &other.version)
             })
+    }
+
+    /// The version of the kind that the rules name: the write's own if they do, else the first that is equivalent.
+    pub fn seen_as(&self, call: &Call, review: &Review) -> Arc<Resource> {
+        let own = &review.resource;
+        let named = |resource: &Resource| {
+            self.rules
+                .iter()
+                .any(|rule| one_of(&rule.groups, &resource.group) && one_of(&rule.versions, &resource.version))
+        };
+        if named(own) {
+            return own.clone();
+        }
+        let mut others = call.catalogue.iter().filter(|other| other.storage() == own.storage());
+        others.find(|other| named(other)).unwrap_or(own).clone()
     }
 
     fn namespace_matches(&self, call: &Call, review: &Review) -> bool {

@@ -112,6 +112,7 @@ fn meant(call: &Call, review: &Review, webhook: &Webhook) -> Result<bool> {
 }
 
 async fn ask_and_patch(call: &Call, review: &mut Review, webhook: &Webhook) -> Result<()> {
+    let seen = webhook.matcher.seen_as(call, review);
     let Some(answer) = ask(call, review, webhook, Phase::Mutating).await? else {
         return Ok(());
     };
@@ -129,7 +130,10 @@ async fn ask_and_patch(call: &Call, review: &mut Review, webhook: &Webhook) -> R
         )));
     };
     let mut patched = object.clone();
+    // The patch is for the version that the webhook saw.
+    call.convert(&mut patched, &review.resource, &seen).await?;
     stead_machinery::patch::json::apply(&mut patched, patch).map_err(ApiError::internal)?;
+    call.convert(&mut patched, &seen, &review.resource).await?;
     *object = patched;
     Ok(())
 }

@@ -195,6 +195,22 @@ impl Call {
         Ok(objects)
     }
 
+    /// Brings an object from one version of the request's kind into another.
+    pub async fn convert(&self, object: &mut Value, from: &Resource, to: &Resource) -> Result<()> {
+        if from.api_version() == to.api_version() || !object.is_object() {
+            return Ok(());
+        }
+        match self.resource.origin_is_built_in() {
+            true => crate::kinds::convert::to_storage(from, object),
+            false => {
+                let version = to.api_version();
+                crate::custom::convert(self, std::slice::from_mut(object), &version).await?;
+            }
+        }
+        crate::kinds::convert::to(to, object);
+        Ok(())
+    }
+
     /// Brings an object of the request's version into the one that is stored.
     pub async fn to_storage(&self, object: &mut Value) -> Result<()> {
         if let crate::catalogue::Origin::Custom(kind) = &self.resource.origin {

@@ -136,3 +136,31 @@ async fn a_webhook_that_fails_is_told_in_kubernetes_words() {
         "conversion webhook for example.com/v2, Kind=Gauge returned 0 objects, expected 1"
     );
 }
+
+#[tokio::test]
+async fn an_admission_webhook_for_one_version_sees_the_others_converted() {
+    let api = Api::start().await;
+    let hook = thermometer().await;
+    api.post(DEFINITIONS, definition(&hook)).await.ok();
+    let warmer = Hook::serve_whole(|review| {
+        let request = &review["request"];
+        assert_eq!(request["kind"]["version"], "v1");
+        assert_eq!(request["requestKind"]["version"], "v2");
+        let degrees = request["object"]["spec"]["celsius"].as_i64().unwrap() + 1;
+        let patch = json!([{"op": "replace", "path": "/spec/celsius", "value": degrees}]).to_string();
+        let patch = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, patch);
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {
+            "uid": request["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch,
+        }})
+    })
+    .await;
+    let configuration = json!({"metadata": {"name": "warmer"}, "webhooks": [{
+        "name": "warmer.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": warmer.url, "caBundle": warmer.authorities},
+        "rules": [{"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["gauges"]}],
+    }]});
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    api.post(path, configuration).await.ok();
+    let made = api.post(V2, gauge("v2", json!({"kelvin": 300}))).await.ok();
+    assert_eq!(made["spec"], json!({"kelvin": 301}));
+}

@@ -89,8 +89,19 @@ pub async fn exchange(
     }
     let mut request = expressions::request(review);
     request["uid"] = uid.into();
-    request["object"] = review.object.clone().unwrap_or_default();
-    request["oldObject"] = review.old.as_deref().cloned().unwrap_or_default();
+    let seen = webhook.matcher.seen_as(call, review);
+    let version = |resource: &crate::catalogue::Resource| json!({"group": resource.group, "version": resource.version});
+    for (field, name, value) in [("kind", "kind", &seen.kind), ("resource", "resource", &seen.plural)] {
+        request[field] = version(&seen);
+        request[field][name] = value.as_str().into();
+    }
+    let old = review.old.as_deref().cloned();
+    for (field, object) in [("object", review.object.clone()), ("oldObject", old)] {
+        let mut object = object.unwrap_or_default();
+        let converted = call.convert(&mut object, &review.resource, &seen).await;
+        converted.map_err(|error| format!("failed to call webhook: {}", error.message))?;
+        request[field] = object;
+    }
     let body = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request});
     let answer = hooks::post(&call.shared, &webhook.endpoint, &body)
         .await
