@@ -98,8 +98,25 @@ fn encode_strings(secret: &mut Value) {
 
 /// What a kind always shows, and so belongs to whoever updates the object.
 pub fn before_tracking(resource: &Resource, object: &mut Value) {
-    if let ("apps", "daemonsets") = id(resource) {
-        daemon_set::annotate(object);
+    match id(resource) {
+        ("apps", "daemonsets") => daemon_set::annotate(object),
+        // Texts that Go writes even if they are empty belong to nobody then.
+        ("", "events") => drop_empty(object, &["reportingComponent", "reportingInstance"]),
+        ("apps", "statefulsets") if object["spec"]["serviceName"] == "" => drop_fields(object, &["serviceName"]),
+        _ => {}
+    }
+}
+
+fn drop_empty(object: &mut Value, names: &[&str]) {
+    if let Value::Object(map) = object {
+        map.retain(|name, value| *value != "" || !names.contains(&name.as_str()));
+    }
+}
+
+/// Puts back what nobody owns.
+fn complete(resource: &Resource, object: &mut Value) {
+    if matches!(id(resource), ("", "events") | ("apps", "statefulsets")) {
+        crate::defaults::apply(resource, object);
     }
 }
 
@@ -117,12 +134,17 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
         let why = "create not allowed while custom resource definition is terminating";
         return Err(ApiError::new(405, "MethodNotAllowed", why));
     }
+    complete(&call.resource, object);
     status::initial(&call.resource, object, call.now);
     strategy::start_generation(&call.resource, object);
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_create(object),
         ("", "pods") => pod::prepare_create(object, call.now),
         ("apps", "daemonsets") => daemon_set::prepare_create(object),
+        ("", "limitranges") if crate::verbs::object::name(object).is_empty() => {
+            let name = call.shared.environment.uid();
+            crate::verbs::object::set_meta(object, "name", &name);
+        }
         (custom::GROUP, custom::PLURAL) => custom::prepare_create(call, object),
         ("batch", "jobs") => job::prepare_create(object),
         ("certificates.k8s.io", "certificatesigningrequests") => access::name_requester(call, object),
@@ -148,6 +170,7 @@ pub fn create_errors(call: &Call, object: &Value) -> Vec<FieldError> {
 /// Carries over what an update may not change silently.
 pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Result<()> {
     access::check_grant(call, object, Some(old))?;
+    complete(&call.resource, object);
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_update(object, old, &call.path.subresource),
         ("", "services") => service::prepare_update(object, old),

@@ -32,8 +32,10 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if matches!(resource.origin, Origin::BuiltIn) {
         object_errors(resource, Field::root(object), &mut errors);
-        if (resource.group.as_str(), resource.plural.as_str()) == ("apps", "controllerrevisions") {
-            core::revision_data(&Field::root(object), &mut errors);
+        match (resource.group.as_str(), resource.plural.as_str()) {
+            ("apps", "controllerrevisions") => core::revision_data(&Field::root(object), &mut errors),
+            ("", "pods") => pods::new_pod(&Field::root(object), &mut errors),
+            _ => {}
         }
     }
     errors.0

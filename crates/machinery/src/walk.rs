@@ -89,6 +89,15 @@ pub fn default(value: &mut Value, schema: SchemaRef<'_>) {
     default_level(value, schema, DEEPEST);
 }
 
+/// Whether a schema says so little that a null may mean something.
+fn keeps_nulls(schema: SchemaRef<'_>) -> bool {
+    match schema.shape() {
+        Shape::Any | Shape::Free => true,
+        Shape::Object(object) => object.preserve_unknown && object.properties.is_empty(),
+        _ => false,
+    }
+}
+
 fn default_level(value: &mut Value, schema: SchemaRef<'_>, depth: usize) {
     if depth == 0 {
         return;
@@ -108,7 +117,7 @@ fn default_level(value: &mut Value, schema: SchemaRef<'_>, depth: usize) {
                     fields.insert(name.to_string(), default);
                 }
             }
-            for (name, value) in fields {
+            for (name, value) in fields.iter_mut() {
                 if let Some(below) = schema.field(name) {
                     if value.is_null()
                         && !below.node().nullable
@@ -119,6 +128,13 @@ fn default_level(value: &mut Value, schema: SchemaRef<'_>, depth: usize) {
                     default_level(value, below, depth - 1);
                 }
             }
+            // A null that is no value and has no default either says nothing.
+            fields.retain(|name, value| {
+                !value.is_null()
+                    || schema
+                        .field(name)
+                        .is_none_or(|below| below.node().nullable || keeps_nulls(below))
+            });
         }
         (Shape::List(list), Value::Array(items)) => {
             let below = schema.go(list.items);

@@ -43,7 +43,7 @@ fn value(schema: &Value, default: &Value, at: &str, errors: &mut Vec<FieldError>
     }
     for mut error in found {
         error.field = match error.field.as_str() {
-            "" => at.to_string(),
+            "" | "<nil>" => at.to_string(),
             below if below.starts_with('[') => format!("{at}{below}"),
             below => format!("{at}.{below}"),
         };
@@ -55,31 +55,68 @@ fn value(schema: &Value, default: &Value, at: &str, errors: &mut Vec<FieldError>
 fn judged(schema: SchemaRef<'_>, default: &Value) -> Vec<FieldError> {
     let (rules, broken) = rules::compile_part(schema);
     let mut errors = rules.validate(default, Some(default)).errors;
-    errors.extend(broken.into_iter().filter_map(|error| uncompiled(error, default)));
+    errors.extend(broken.iter().flat_map(|error| uncompiled(error, default)));
     match errors.is_empty() {
         true => rules.validate(default, None).errors,
         false => errors,
     }
 }
 
-/// A rule that does not compile is told where the value is that it would judge.
-fn uncompiled(error: FieldError, default: &Value) -> Option<FieldError> {
-    let (place, _) = error.field.rsplit_once(".x-kubernetes-validations[")?;
-    let detail = error
+/// A rule that does not compile is told wherever there is a value that it would judge.
+fn uncompiled(error: &FieldError, default: &Value) -> Vec<FieldError> {
+    let Some((place, _)) = error.field.rsplit_once(".x-kubernetes-validations[") else {
+        return Vec::new();
+    };
+    let why = error
         .detail
         .split_once("}: ")
         .map_or(error.detail.as_str(), |(_, why)| why);
-    let mut value = default;
-    let mut path = String::new();
-    for step in place.split(".properties[").skip(1) {
-        let name = step.strip_suffix(']')?;
-        value = value.get(name)?;
-        if !path.is_empty() {
-            path.push('.');
+    let mut found = vec![(String::new(), default)];
+    let mut rest = place;
+    while !rest.is_empty() {
+        let below: Vec<(String, &Value)>;
+        if let Some(after) = rest.strip_prefix(".properties[") {
+            let Some((name, after)) = after.split_once(']') else {
+                return Vec::new();
+            };
+            below = found
+                .iter()
+                .filter_map(|(path, value)| {
+                    let dot = if path.is_empty() { "" } else { "." };
+                    Some((format!("{path}{dot}{name}"), value.get(name)?))
+                })
+                .collect();
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix(".items") {
+            let items = found.iter().flat_map(|(path, value)| {
+                let items = value.as_array().into_iter().flatten().enumerate();
+                items.map(move |(index, item)| (format!("{path}[{index}]"), item))
+            });
+            below = items.collect();
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix(".additionalProperties") {
+            let entries = found.iter().flat_map(|(path, value)| {
+                let entries = value.as_object().into_iter().flatten();
+                entries.map(move |(key, entry)| (format!("{path}[{key}]"), entry))
+            });
+            below = entries.collect();
+            rest = after;
+        } else {
+            return Vec::new();
         }
-        path.push_str(name);
+        found = below;
     }
-    let kind = match value {
+    let errors = found.into_iter().filter_map(|(path, value)| {
+        let kind = json_kind(value)?;
+        let detail = format!("rule compile error: {why}");
+        Some(FieldError::new(path, FieldErrorKind::Invalid, kind.into(), detail))
+    });
+    errors.collect()
+}
+
+/// The type of a value as schemas name it; nothing for null, which no rule judges.
+fn json_kind(value: &Value) -> Option<&'static str> {
+    Some(match value {
         Value::Null => return None,
         Value::Bool(_) => "boolean",
         Value::Number(number) if number.is_f64() => "number",
@@ -87,7 +124,5 @@ fn uncompiled(error: FieldError, default: &Value) -> Option<FieldError> {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
-    };
-    let detail = format!("rule compile error: {detail}");
-    Some(FieldError::new(path, FieldErrorKind::Invalid, kind.into(), detail))
+    })
 }

@@ -16,7 +16,8 @@ pub fn prune(resource: &Resource, object: &mut Value) -> Vec<String> {
     if let (Some(metadata), Some(schema)) = (object.get_mut("metadata"), resource.schema().field("metadata")) {
         walk::tidy(metadata, schema);
     }
-    let dropped = walk::prune(object, resource.schema());
+    let mut dropped = walk::prune(object, resource.schema());
+    dropped.sort();
     dropped
         .into_iter()
         .map(|path| format!("unknown field {path:?}"))

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 pub const TYPES: &[(&str, Defaulter)] = &[
     ("api.core.v1.Pod", pod),
     ("api.core.v1.PodSpec", pod_spec),
+    ("api.core.v1.PodStatus", pod_status),
     ("api.core.v1.Container", container),
     ("api.core.v1.EphemeralContainer", container),
     ("api.core.v1.Volume", volume),
@@ -46,6 +47,18 @@ fn pod(pod: &mut Fields) {
     }
 }
 
+/// The address of a pod is the first of its addresses.
+fn pod_status(status: &mut Fields) {
+    let ip = text(status, "podIP").to_string();
+    let listed = status
+        .get("podIPs")
+        .and_then(|ips| ips[0]["ip"].as_str())
+        .unwrap_or_default();
+    if !ip.is_empty() && listed != ip {
+        status.insert("podIPs".to_string(), json!([{"ip": ip}]));
+    }
+}
+
 /// What is limited and not requested is requested in full.
 fn requests_from_limits(container: &mut Fields) {
     let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else {
@@ -62,6 +75,19 @@ fn requests_from_limits(container: &mut Fields) {
 }
 
 fn pod_spec(spec: &mut Fields) {
+    // The older name of the account goes along with the newer one.
+    match (
+        text(spec, "serviceAccountName").to_string(),
+        text(spec, "serviceAccount").to_string(),
+    ) {
+        (name, old) if name.is_empty() && !old.is_empty() => {
+            spec.insert("serviceAccountName".to_string(), old.into());
+        }
+        (name, _) if !name.is_empty() => {
+            spec.insert("serviceAccount".to_string(), name.into());
+        }
+        _ => {}
+    }
     set(spec, "dnsPolicy", "ClusterFirst");
     set(spec, "restartPolicy", "Always");
     set(spec, "securityContext", json!({}));

@@ -30,6 +30,8 @@ pub enum Generation {
     Never,
     /// With every change of the spec.
     Spec,
+    /// With every change of the spec, from an object that has none.
+    SpecLater,
     /// With every change of the spec or the annotations.
     SpecAndAnnotations,
     /// With every change of anything but metadata and status.
@@ -115,6 +117,7 @@ fn generation(id: (&str, &str)) -> Generation {
         ("flowcontrol.apiserver.k8s.io", _) => Generation::Spec,
         ("resource.k8s.io", "resourceslices" | "deviceclasses") => Generation::Spec,
         ("scheduling.k8s.io", "priorityclasses") => Generation::Fixed,
+        ("storage.k8s.io", "csidrivers") => Generation::SpecLater,
         ("admissionregistration.k8s.io", _) => Generation::Content,
         ("apiextensions.k8s.io", "customresourcedefinitions") => Generation::Spec,
         _ => Generation::Never,
@@ -124,9 +127,8 @@ fn generation(id: (&str, &str)) -> Generation {
 /// The generation of a new object.
 pub fn start_generation(resource: &Resource, object: &mut Value) {
     match of(resource).generation {
-        Generation::Never => {
-            object::metadata_mut(object).remove("generation");
-        }
+        // What a client sets is kept, since nobody counts.
+        Generation::Never | Generation::SpecLater => {}
         Generation::Spec | Generation::SpecAndAnnotations | Generation::Content | Generation::Fixed => {
             object::set_generation(object, 1);
         }
@@ -138,7 +140,7 @@ pub fn bump_generation(call: &Call, object: &mut Value, old: &Value) {
     let differs = |field: &str| object.get(field) != old.get(field);
     let changed = match of(&call.resource).generation {
         Generation::Never | Generation::Fixed => false,
-        Generation::Spec => differs("spec"),
+        Generation::Spec | Generation::SpecLater => differs("spec"),
         Generation::SpecAndAnnotations => {
             differs("spec") || object["metadata"]["annotations"] != old["metadata"]["annotations"]
         }
@@ -168,7 +170,7 @@ fn content<'a>(call: &Call, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
 pub fn status_metadata(resource: &Resource, sent: &Value, kept: &mut Value) {
     let fields: &[&str] = match resource.origin {
         Origin::Custom(_) => &[],
-        Origin::BuiltIn => &["labels", "annotations", "finalizers", "ownerReferences"],
+        Origin::BuiltIn => &["labels", "annotations", "finalizers", "ownerReferences", "generateName"],
     };
     for field in fields {
         object::copy_meta(sent, kept, field);

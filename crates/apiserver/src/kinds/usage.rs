@@ -75,7 +75,7 @@ type Containers = BTreeMap<String, Used>;
 pub async fn answer(call: &Call) -> Result<Response<Body>> {
     let subject = call.catalogue.get("", "v1", &call.resource.plural).cloned();
     let subject = subject.ok_or_else(ApiError::no_such_path)?;
-    let selection = Selection::parse(&subject, &call.query)?;
+    let selection = Selection::parse(&call.query)?.checked(&subject)?;
     let wanted = |record: &Record| {
         (call.path.name.is_empty() || record.key.name == call.path.name) && selection.matches(&subject, record)
     };

@@ -111,6 +111,11 @@ async fn route(
         };
     };
     check_path(&resource, path, info.verb)?;
+    let accepted = accepted.map_err(|error| match resource.origin_is_built_in() {
+        true => error,
+        // Custom kinds say it in other words.
+        false => ApiError::new(406, "NotAcceptable", negotiate::only_accepted()),
+    });
     let resource_version = resource.api_version();
     let call = Arc::new(Call {
         shared: shared.clone(),
@@ -171,6 +176,9 @@ fn check_path(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<()
             &sub.verbs
         }
     };
+    if verb == "update" && path.name.is_empty() && !resource.origin_is_built_in() {
+        return Err(ApiError::bad_request("name must be provided"));
+    }
     let known = verbs.iter().any(|known| known == verb);
     // A create without a namespace, or a put without a name, is a method that the path does not have.
     let fits = match verb {

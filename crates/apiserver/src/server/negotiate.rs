@@ -86,6 +86,11 @@ pub fn not_acceptable() -> ApiError {
     ApiError::new(406, "NotAcceptable", message).with_details(serde_json::json!({}))
 }
 
+/// What custom kinds say to a client that accepts none of the encodings.
+pub fn only_accepted() -> String {
+    format!("only the following media types are accepted: {MEDIA_TYPES}")
+}
+
 /// The encoding of a body by its `Content-Type`; none means JSON.
 pub fn body_encoding(headers: &HeaderMap) -> Result<BodyEncoding> {
     let header = text(headers, "content-type");

@@ -117,7 +117,9 @@ fn source(kind: &str, source: &Field<'_>, errors: &mut Errors) {
         }
     }
     if kind == "object" {
-        reference(&source.at("describedObject"), errors);
+        let described = source.at("describedObject");
+        errors.named(&described.at("kind"), names::path_segment);
+        errors.named(&described.at("name"), names::path_segment);
     }
     self::target(&target, errors);
     match kind {

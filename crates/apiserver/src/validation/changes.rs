@@ -13,7 +13,10 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
         ("apps", "statefulsets") => stateful_set(&spec, &old_spec, errors),
         ("batch", "jobs") => job(&spec, &old_spec, errors),
         ("", "pods") => pod(&spec, &old_spec, errors),
-        ("", "persistentvolumeclaims") => claim(&spec, &old_spec, errors),
+        ("", "persistentvolumeclaims") => {
+            claim(&spec, &old_spec, errors);
+            volume_mode(&spec, &old_spec, errors);
+        }
         ("", "services") => service(&spec, &old_spec, errors),
         ("", "configmaps") => sealed(&new, &old, &["data", "binaryData"], errors),
         ("", "secrets") => {
@@ -140,6 +143,17 @@ fn claim(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+/// The mode of a claim is reported once more, at the top.
+fn volume_mode(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    if new.at("volumeMode").value != old.at("volumeMode").value {
+        let field = Field {
+            value: new.at("volumeMode").value,
+            path: "volumeMode".to_string(),
+        };
+        errors.invalid(&field, IMMUTABLE);
+    }
+}
+
 fn service(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     let allocated = |spec: &Field<'_>| spec.at("type").text() != "ExternalName";
     let (ips, before) = (new.at("clusterIPs"), old.at("clusterIPs"));
@@ -155,6 +169,12 @@ fn service(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
 
 fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     let lists = ["containers", "initContainers"];
+    for list in lists {
+        if new.at(list).items().count() != old.at(list).items().count() {
+            errors.forbidden(&new.at(list), "pod updates may not add or remove containers");
+            return;
+        }
+    }
     let (mut ours, mut theirs) = (new.value.clone(), old.value.clone());
     for list in lists {
         for container in new.at(list).items().filter(|c| c.at("image").is_empty()) {

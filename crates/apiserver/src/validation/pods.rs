@@ -14,6 +14,14 @@ pub fn pod(pod: &Field<'_>, errors: &mut Errors) {
     spec(&pod.at("spec"), errors);
 }
 
+/// What only a new pod may not have.
+pub fn new_pod(pod: &Field<'_>, errors: &mut Errors) {
+    let debuggers = pod.at("spec").at("ephemeralContainers");
+    if !debuggers.is_empty() {
+        errors.forbidden(&debuggers, "cannot be set on create");
+    }
+}
+
 /// The spec of a pod or of a template.
 pub fn spec(spec: &Field<'_>, errors: &mut Errors) {
     let volumes = volumes::check(&spec.at("volumes"), errors);

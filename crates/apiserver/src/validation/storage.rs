@@ -96,7 +96,7 @@ pub fn csi_driver(driver: &Field<'_>, errors: &mut Errors) {
             value: mode.value,
             path: spec.at("volumeLifecycleModes").path,
         };
-        errors.one_of(&field, &["Ephemeral", "Persistent"]);
+        errors.one_of(&field, &["Persistent", "Ephemeral"]);
     }
 }
 

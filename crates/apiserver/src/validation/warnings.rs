@@ -33,6 +33,15 @@ pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
                 found.push(format!("unrecognized format {format:?}"));
             }
         }
+        ("", "persistentvolumes") if object["spec"]["persistentVolumeReclaimPolicy"] == "Recycle" => {
+            found.push(
+                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning."
+                    .to_string(),
+            );
+        }
+        ("discovery.k8s.io", "endpointslices") if object["addressType"] == "FQDN" => {
+            found.push("spec.addressType: FQDN endpoints are deprecated".to_string());
+        }
         ("", "services") => service(object, &mut found),
         _ => {}
     }

@@ -195,8 +195,12 @@ fn selected_template(spec: &Field<'_>, kind: &str, errors: &mut Errors) {
             }
         }
     }
+    let unusable = LabelSelector::from_object(selector.value).is_err();
     if errors.0.len() > before && selector.is_set() && !selector.is_empty() {
         errors.invalid(&selector, "invalid label selector");
+        if unusable {
+            return;
+        }
     } else if !selector.is_empty() || !selector.is_set() {
         matches_template(spec, errors);
     }

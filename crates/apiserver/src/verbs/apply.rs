@@ -124,6 +124,10 @@ pub fn match_path(call: &Call, object: &mut Value) -> Result<()> {
 
 /// A document whose fields are declared, with a value that its type cannot take.
 fn unfit(call: &Call, config: &Value, why: &str) -> ApiError {
+    let words = match why.starts_with("illegal base64") {
+        true => "error decoding from json: ",
+        false => "",
+    };
     let kind = format!(
         "{}/{}, Kind={}",
         call.resource.group, call.resource.version, call.resource.kind
@@ -132,7 +136,7 @@ fn unfit(call: &Call, config: &Value, why: &str) -> ApiError {
         500,
         "",
         format!(
-            "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to {kind}: error decoding from json: {why}",
+            "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to {kind}: {words}{why}",
             object::namespace(config),
             object::name(config),
         ),

@@ -291,8 +291,8 @@ impl Call {
             return Err(refuse(value.to_string(), decode::unregistered(&named, &sent)));
         }
         // Only an error shows the document, so it is only written then.
-        let kept = (validation != FieldValidation::Ignore).then(|| value.clone());
-        let shown = |kept: &Option<Value>| kept.as_ref().map(Value::to_string).unwrap_or_default();
+        let kept = value.clone();
+        let shown = |kept: &Value| kept.to_string();
         let mut decoded =
             decode::decode_value(value, schema).map_err(|error| refuse(shown(&kept), error.to_string()))?;
         decoded

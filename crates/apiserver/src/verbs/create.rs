@@ -54,14 +54,19 @@ pub async fn create_object(
     ownership: Ownership,
     options: &WriteOptions,
 ) -> Result<Outcome> {
-    for field in [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    ] {
-        object::metadata_mut(&mut object).remove(field);
+    let wiped: &[&str] = match call.verb {
+        "create" => &[
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+        ],
+        // An update that creates takes the rest as it is.
+        _ => &["uid", "creationTimestamp"],
+    };
+    for field in wiped {
+        object::metadata_mut(&mut object).remove(*field);
     }
     match_namespace(call, &mut object)?;
     let sent = object;

@@ -134,12 +134,12 @@ fn start(call: &Call, options: &ListOptions) -> Result<(ListAt, Option<Key>, Opt
         };
         return Ok((at, None, None));
     }
+    let token = Token::decode(&options.continuation, &call.resource.storage(), call.namespace())?;
     if !matches!(options.version, Version::Unset | Version::Any) {
         return Err(ApiError::bad_request(
             "specifying resource version is not allowed when using continue",
         ));
     }
-    let token = Token::decode(&options.continuation, &call.resource.storage(), call.namespace())?;
     Ok(match token.revision {
         Some(revision) => (ListAt::Exact(revision), Some(token.after), None),
         // The rest of a list that has expired, as it is now: the client was told that it is inconsistent.

@@ -129,9 +129,9 @@ fn converted_words(why: &str) -> String {
         let (found, rest) = rest.split_once(" into ")?;
         Some((found, rest.rsplit_once(" of type ")?.1))
     }) else {
-        return match why.starts_with("strict decoding error") {
-            true => why.to_string(),
-            false => format!("error decoding from json: {why}"),
+        return match why.starts_with("illegal base64") {
+            true => format!("error decoding from json: {why}"),
+            false => why.to_string(),
         };
     };
     let found = match found.split(' ').next().unwrap_or_default() {

@@ -186,8 +186,8 @@ fn sent_version(object: &Value) -> Result<Option<&str>> {
 /// The object must be the one that the client means, if it says so.
 fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<()> {
     let uid = object::meta(object, "uid");
-    // Of namespaces the identity is compared by validation alone.
-    let compared = call.verb != "patch" || call.resource.plural != "namespaces";
+    // What a patch does to the identity is for validation to refuse.
+    let compared = call.verb != "patch";
     if compared && !uid.is_empty() && uid != object::meta(old, "uid") {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
@@ -219,7 +219,6 @@ fn keep_system_metadata(object: &mut Value, old: &Value) {
             object::copy_meta(old, object, field);
         }
     }
-    object::set_meta(object, "selfLink", "");
 }
 
 async fn commit(

@@ -56,8 +56,10 @@ impl Seen {
         match value {
             Value::Object(fields) => {
                 let metadata = &value["metadata"];
-                if metadata["uid"].is_string() && !written_by_others(value) {
-                    self.versions.extend(version(metadata));
+                if metadata["uid"].is_string() {
+                    if !written_by_others(value) {
+                        self.versions.extend(version(metadata));
+                    }
                     if let (Some(prefix), Some(name)) = (metadata["generateName"].as_str(), metadata["name"].as_str())
                         && name.starts_with(prefix)
                         && name.len() == prefix.len() + 5
@@ -113,6 +115,9 @@ impl Names {
                 }
                 if value["kind"] == "Table" {
                     table(value);
+                }
+                if value["kind"] == "PartialObjectMetadata" {
+                    internal_metadata(value);
                 }
                 self.metadata(value);
                 addresses(value);
@@ -199,6 +204,11 @@ impl Names {
                 text = text.replace(name.as_str(), shown);
             }
         }
+        if let Some((before, after)) = text.split_once("selfType") {
+            // Types have names that are made up anew each time.
+            let rest = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "._@".contains(c));
+            text = format!("{before}<type>{rest}");
+        }
         if text.len() >= 20 && text.is_ascii() {
             text = without_identities(&text);
             text = without_times(&text, &self.today);
@@ -227,6 +237,20 @@ fn table(table: &mut Value) {
     }
 }
 
+/// An annotation that stands for a field is not there where Kubernetes shows the metadata alone.
+fn internal_metadata(object: &mut Value) {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let Some(Value::Object(annotations)) = metadata.and_then(|metadata| metadata.get_mut("annotations")) else {
+        return;
+    };
+    annotations.remove("deprecated.daemonset.template.generation");
+    if annotations.is_empty()
+        && let Some(Value::Object(metadata)) = object.get_mut("metadata")
+    {
+        metadata.remove("annotations");
+    }
+}
+
 /// What a controller adds to definitions, and when, is no matter of the request.
 fn definition(object: &mut Value) {
     if let Some(fields) = object.as_object_mut() {
@@ -250,7 +274,7 @@ fn without_documents(message: &str) -> String {
         let document = match values.next() {
             // An absent map is null there where it is empty here.
             Some(Ok(Value::Object(_) | Value::Null)) => true,
-            Some(Ok(Value::Array(items))) => items.iter().any(Value::is_object),
+            Some(Ok(Value::Array(items))) => items.is_empty() || items.iter().any(Value::is_object),
             Some(Ok(Value::String(text))) => text.starts_with('{') || text.starts_with("map["),
             _ => false,
         };

@@ -147,7 +147,8 @@ fn fill(text: &str, namespace: &str, past: &BTreeMap<u32, Answer>) -> String {
         ] {
             let reference = format!("{{{word}:{id}}}");
             if text.contains(&reference) {
-                text = text.replace(&reference, metadata[field].as_str().unwrap_or("none"));
+                let missing = if word == "rv" { "1" } else { "none" };
+                text = text.replace(&reference, metadata[field].as_str().unwrap_or(missing));
             }
         }
     }

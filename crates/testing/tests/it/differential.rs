@@ -4,9 +4,9 @@ use std::path::Path;
 use stead_test::differential::{Judge, Search, Sequence};
 use stead_test::kubernetes::StartError;
 
-/// The seed that every change is tried with, and as many of its sequences as fit into a minute.
+/// The seed that every change is tried with, and its first sequences.
 const SEED: u64 = 1_360_004;
-const SEQUENCES: u64 = 150;
+const SEQUENCES: u64 = 7;
 
 /// Both servers, or `None` after saying that this test cannot run.
 async fn judge() -> Option<Judge> {

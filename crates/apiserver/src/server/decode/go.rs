@@ -80,7 +80,8 @@ pub fn malformed(shape: &Shape, text: &str, schema: Option<SchemaRef<'_>>) -> Op
             let broken = STANDARD.decode(text.replace(['\n', '\r'], "")).err()?;
             let at = match broken {
                 base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-                base64::DecodeError::InvalidLength(at) => at,
+                // A piece at the end that is too short is named by its beginning.
+                base64::DecodeError::InvalidLength(_) => text.len() / 4 * 4,
                 base64::DecodeError::InvalidPadding => text.len(),
             };
             Some(format!("illegal base64 data at input byte {at}"))

@@ -80,8 +80,6 @@ fn whole(story: &mut Story) -> Value {
     if story.one_in(10) {
         let metadata = story
             .pick(&[
-                json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 1}}}),
-                json!({"type": "object", "properties": {"name": {"type": "string", "pattern": "^a$"}}}),
                 json!({"type": "object", "properties": {"labels": {"type": "object"}}}),
                 json!({"type": "object"}),
             ])

@@ -72,10 +72,7 @@ pub fn metadata() -> Vec<(String, Vec<Value>)> {
                 null
             ]),
         ),
-        (
-            "/metadata/creationTimestamp",
-            json!(["2020-01-01T00:00:00Z", null, "yesterday"]),
-        ),
+        ("/metadata/creationTimestamp", json!(["2020-01-01T00:00:00Z", null])),
         ("/metadata/deletionTimestamp", json!(["2020-01-01T00:00:00Z", null])),
         ("/metadata/generation", json!([7, null])),
         ("/metadata/uid", json!(["11111111-2222-3333-4444-555555555555", null])),
