@@ -16,7 +16,6 @@ pub async fn client() -> Result<Client, StoreError> {
 pub async fn strict_client() -> Result<Client, StoreError> {
     start(Settings {
         service_accounts: ServiceAccounts::Required,
-        ..Settings::default()
     })
     .await
 }
