@@ -24,12 +24,12 @@ async fn judge() -> Option<Judge> {
 fn kept() -> Vec<(String, Sequence)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/differential/kept");
     let mut kept: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
+        .expect("the folder is part of the crate")
         .map(|file| {
-            let path = file.unwrap().path();
-            let text = std::fs::read_to_string(&path).unwrap();
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            (name, serde_json::from_str(&text).unwrap())
+            let path = file.expect("the folder can be read").path();
+            let text = std::fs::read_to_string(&path).expect("a kept sequence can be read");
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (name, serde_json::from_str(&text).expect("a kept sequence is one"))
         })
         .collect();
     kept.sort_by(|(a, _), (b, _)| a.cmp(b));
