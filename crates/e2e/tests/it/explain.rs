@@ -57,7 +57,7 @@ async fn an_operator_explains_itself_and_sends_traces() {
         let text = succeeded(&mut explain("table"));
         let told = [
             "spec changed (generation 2)",
-            "Deployment default/shop",
+            "Deployment.apps/v1 default/shop",
             "/spec/replicas: 1 -> 4",
         ];
         match told.iter().all(|words| text.contains(words)) {
