@@ -5,7 +5,8 @@
 //! has, and each book is a ConfigMap.
 //!
 //! Every story is told on the embedded API server, most of them in virtual time, and again on the real
-//! kube-apiserver where it has been built: the same code, each in a namespace of its own.
+//! kube-apiserver where it has been built: the same code, each in a namespace of its own. `cargo test -p stead-test
+//! --test it framework::embedded` runs the former, `framework::every_story` the latter.
 
 mod applying;
 mod crashes;
