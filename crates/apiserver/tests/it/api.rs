@@ -93,7 +93,7 @@ impl Api {
             entropy: Arc::new(Counter(AtomicU64::new(7))),
         };
         let store = Store::in_memory(clock.clone(), History::default());
-        let mut config = Config::new(store, environment, Catalogue::built_in());
+        let mut config = Config::new(store, environment, Catalogue::with_usage());
         config.limits = limits;
         let server = ApiServer::new(config).await.unwrap();
         Api { server, clock }

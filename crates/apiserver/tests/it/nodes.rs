@@ -72,3 +72,45 @@ async fn logs_come_from_the_kubelet_of_the_pods_node() {
         .await
         .fails(404, "NotFound", "nodes \"gone\" not found");
 }
+
+#[tokio::test]
+async fn figures_come_from_kubelets_and_hollow_pods_are_scripted() {
+    let api = Api::start().await;
+    let node =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"n": name}}});
+    api.post("/api/v1/nodes", node("hollow")).await.ok();
+    let pods = "/api/v1/namespaces/default/pods";
+    for (name, cpu) in [("a", "250m"), ("b", "nonsense")] {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": name}, "annotations": {"hollow.stead.dev/cpu": cpu}},
+            "spec": {"nodeName": "hollow", "containers": [{"name": "web", "image": "web:1"}]},
+        });
+        api.post(pods, pod).await.ok();
+        let running = json!({"status": {"phase": "Running"}});
+        api.merge(&format!("{pods}/{name}/status"), running).await.ok();
+    }
+    let figures = "/apis/metrics.k8s.io/v1beta1";
+    let list = api
+        .get(&format!("{figures}/namespaces/default/pods?labelSelector=app%3Da"))
+        .await
+        .json();
+    assert_eq!(list["kind"], "PodMetricsList", "{list}");
+    assert_eq!(
+        list["items"][0]["containers"][0]["usage"]["cpu"], "250000000n",
+        "{list}"
+    );
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
+    let node = api.get(&format!("{figures}/nodes/hollow")).await.json();
+    assert_eq!(
+        node["usage"],
+        json!({"cpu": "250000000n", "memory": "8192Ki"}),
+        "{node}"
+    );
+    assert_eq!(
+        api.get(&format!("{figures}/namespaces/default/pods/none")).await.code,
+        404
+    );
+    let groups = api.get("/apis").await.json();
+    assert!(groups.to_string().contains("metrics.k8s.io/v1beta1"));
+}

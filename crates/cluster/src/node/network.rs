@@ -119,6 +119,15 @@ impl Network {
         }
     }
 
+    /// Makes what a pod on the machine's own network shares besides that (`hostNetwork`).
+    pub async fn attach_to_machine(&self, address: IpAddr, processes: Processes) -> io::Result<Attached> {
+        let holder = match self {
+            Network::Bridge(bridge) => Some(bridge.hold_without_network(processes).await?),
+            Network::Loopback(_) => None,
+        };
+        Ok(Attached { address, holder })
+    }
+
     /// Takes note of a pod that was found connected.
     pub fn adopt(&self, address: IpAddr) {
         match self {

@@ -305,14 +305,13 @@ impl Runtime for Process {
         self.detach(&folder);
         self.prepare_volumes(&pod).await?;
         let hostname = shape.spec.hostname.as_deref().unwrap_or(shape.name());
-        let attached = self
-            .network
-            .attach(
-                &hostname.chars().take(63).collect::<String>(),
-                launch::processes(&shape),
-            )
-            .await
-            .map_err(failed)?;
+        let hostname: String = hostname.chars().take(63).collect();
+        let processes = launch::processes(&shape);
+        let attached = match shape.uses_host_network() {
+            true => self.network.attach_to_machine(self.host, processes).await,
+            false => self.network.attach(&hostname, processes).await,
+        };
+        let attached = attached.map_err(failed)?;
         let addresses = vec![attached.address];
         let record = SandboxRecord {
             uid: shape.uid().to_owned(),

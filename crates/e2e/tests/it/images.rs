@@ -218,3 +218,52 @@ fn containers_see_each_others_processes_where_a_pod_says_so() {
         seen("shared")
     );
 }
+
+#[test]
+fn a_pod_may_be_on_the_machines_network_and_a_root_may_be_read_only() {
+    if kubectl().is_none() {
+        return;
+    }
+    let Some(up) = Up::whole(&["--ephemeral"]) else { return };
+    let outside = pod("outside", "stead/hello", "env: [{name: PORT, value: '0'}]");
+    up.apply(&outside.replace("spec:\n", "spec:\n  hostNetwork: true\n"));
+    up.run(&["wait", "pod/outside", "--for=condition=Ready", "--timeout=60s"]);
+    let own = std::fs::read_link("/proc/self/ns/net")
+        .expect("a namespace")
+        .display()
+        .to_string();
+    assert_eq!(
+        up.run(&["exec", "outside", "--", "readlink", "/proc/self/ns/net"])
+            .trim(),
+        own
+    );
+    assert_eq!(
+        up.run(&["get", "pod", "outside", "-o", "jsonpath={.status.podIP}"]),
+        "127.0.0.1"
+    );
+
+    let script = "command: [sh, -c, 'touch /x /tmp/x && echo written || echo refused']";
+    up.apply(&pod("free", "busybox", script));
+    up.apply(&pod(
+        "strict",
+        "busybox",
+        &format!("securityContext: {{readOnlyRootFilesystem: true}}\n    {script}"),
+    ));
+    for (name, said) in [("free", "written"), ("strict", "refused")] {
+        ended(&up, name, "Succeeded");
+        assert!(
+            up.run(&["logs", name]).ends_with(&format!("{said}\n")),
+            "{name}: {}",
+            up.run(&["logs", name])
+        );
+    }
+    up.apply(&pod("never", "busybox", "securityContext: {runAsNonRoot: true}"));
+    eventually(
+        "a container that must not be root is not started as root",
+        PATIENCE,
+        || {
+            let shown = up.run(&["describe", "pod", "never"]);
+            shown.contains("image will run as root").then_some(()).ok_or(shown)
+        },
+    );
+}

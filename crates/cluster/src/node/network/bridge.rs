@@ -121,6 +121,15 @@ impl Bridge {
         })
     }
 
+    /// Holds what containers share of a pod that has no network of its own.
+    pub async fn hold_without_network(&self, processes: Processes) -> io::Result<ProcessId> {
+        let spaces = match processes {
+            Processes::Pod => "ipc,pid",
+            Processes::Own | Processes::Host => "ipc",
+        };
+        hold(&self.own, spaces, None).await
+    }
+
     async fn connect_pod(&self, holder: ProcessId, address: Ipv4Addr) -> io::Result<()> {
         let links = self.links.clone();
         let [_, _, third, fourth] = address.octets();

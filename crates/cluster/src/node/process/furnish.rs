@@ -138,6 +138,10 @@ impl Process {
 
     /// The files under /etc that a container gets from its pod.
     pub(super) fn write_hosts(&self, shape: &Shape<'_>, address: IpAddr) -> std::io::Result<()> {
+        if shape.uses_host_network() {
+            // It sees the machine's own.
+            return Ok(());
+        }
         let folder = self.pod_folder(shape.uid());
         let hostname = shape.spec.hostname.as_deref().unwrap_or(shape.name());
         let mut hosts = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost\n".to_owned();

@@ -102,6 +102,10 @@ impl Process {
                     mounts,
                     root,
                     processes,
+                    access: match container.security_context.as_ref() {
+                        Some(own) if own.read_only_root_filesystem == Some(true) => Access::ReadOnly,
+                        _ => Access::ReadWrite,
+                    },
                     image: content.map(|content| content.root.clone()),
                 })
             }
@@ -124,6 +128,15 @@ impl Process {
             Some(content) if user.is_none() => user_of(&content.root, &content.user),
             _ => (None, None),
         };
+        let never_root = security
+            .and_then(|own| own.run_as_non_root)
+            .or_else(|| pod_security.and_then(|pod| pod.run_as_non_root));
+        let as_root = user.map_or(image_user.unwrap_or(0) == 0, |user| user == 0);
+        if never_root == Some(true) && as_root {
+            return Err(config_error(format!(
+                "container has runAsNonRoot and image will run as root (container: {name})"
+            )));
+        }
         let directory = container.working_dir.clone().filter(|path| !path.is_empty());
         let directory = directory.or_else(|| content.map(|content| content.directory.clone()));
         let spec = RunSpec {

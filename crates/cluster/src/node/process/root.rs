@@ -41,7 +41,11 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     std::fs::create_dir_all(&target)?;
     mount(Some("/sys"), &target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
     devices(&root)?;
-    for folder in ["tmp", "run"] {
+    let scratch: &[&str] = match inside.access {
+        Access::ReadWrite => &["tmp", "run"],
+        Access::ReadOnly => &[],
+    };
+    for folder in scratch {
         let target = root.join(folder);
         std::fs::create_dir_all(&target)?;
         mount(
@@ -62,6 +66,10 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     std::env::set_current_dir(&root)?;
     nix::unistd::pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
+    if inside.access == Access::ReadOnly {
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        mount(NONE, "/", NONE, flags, NONE)?;
+    }
     std::env::set_current_dir("/")
 }
 

@@ -70,6 +70,9 @@ pub struct Inside {
     /// An empty directory that the container's root is built on.
     pub root: PathBuf,
     pub processes: Processes,
+    /// Whether the container may write to its root.
+    #[serde(default = "writable")]
+    pub access: Access,
     /// The root of an unpacked image; without one, programs see the machine's own.
     #[serde(default)]
     pub image: Option<PathBuf>,
@@ -83,6 +86,11 @@ pub enum Processes {
     Pod,
     /// Those of the machine (`hostPID`).
     Host,
+}
+
+/// What records of an earlier version mean.
+fn writable() -> Access {
+    Access::ReadWrite
 }
 
 /// One directory or file of the machine, seen at a place inside the container.
