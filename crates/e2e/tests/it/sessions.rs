@@ -92,8 +92,8 @@ fn logs_are_followed_and_commands_run_with_and_without_a_terminal() {
     let mut shell = Terminal::start(&mut up.kubectl(&["exec", "-it", "shell", "--", "sh"]));
     shell.type_in("echo $((6 * 7)); stty size; tty\n");
     shell.shows("42\r\n24 80\r\n/dev/pts/");
-    shell.type_in("sleep 100\n");
-    shell.shows("sleep 100\r\n");
+    shell.type_in("sh -c 'echo asleep $((1 + 1)); exec sleep 100'\n");
+    shell.shows("asleep 2\r\n");
     // Ctrl-C ends the sleep and not the shell: it is the leader of a session on a terminal of its own.
     shell.type_in("\u{3}");
     shell.type_in("echo still $TERM\n");
