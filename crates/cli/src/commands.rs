@@ -35,7 +35,7 @@ const USAGE: u8 = 2;
 #[command(after_help = "Examples:
   stead up                    a cluster in $XDG_DATA_HOME/stead, until Ctrl-C
   stead up --ephemeral        one that is gone when it ends
-  KUBECONFIG=$(stead up --ephemeral | sed -u -n 's/^ready //p')")]
+  stead up --kubeconfig ./k & kubectl --kubeconfig ./k get nodes")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -43,15 +43,22 @@ impl Home {
     pub fn ephemeral() -> Result<Home> {
         let runtime = places::runtime()?;
         for attempt in 0..1000 {
-            let path = runtime.join(format!("ephemeral-{}-{attempt}", std::process::id()));
-            match std::fs::create_dir(&path) {
+            let name = format!("{}-{attempt}", std::process::id());
+            let path = runtime.join(format!("ephemeral-{name}"));
+            if path.exists() {
+                continue;
+            }
+            // Under this name `stead down` does not look: it would take a directory without a lock for an ended cluster.
+            let beginning = runtime.join(format!("beginning-{name}"));
+            match std::fs::create_dir(&beginning) {
                 Ok(()) => {}
                 // Left by a process that had our number before us.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
-                Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
+                Err(error) => return Err(error).with_context(|| format!("cannot create {}", beginning.display())),
             }
-            places::make_private(&path)?;
-            let lock = lock(&path)?;
+            places::make_private(&beginning)?;
+            let lock = lock(&beginning)?;
+            std::fs::rename(&beginning, &path).with_context(|| format!("cannot create {}", path.display()))?;
             return Ok(Home {
                 path,
                 life: Life::Ephemeral,

@@ -15,9 +15,12 @@ use stead_cluster::node::process::entry;
 
 fn main() -> ExitCode {
     // Pods are run by this same binary, under a name that no person types.
-    let mut arguments = std::env::args();
-    if arguments.nth(1).as_deref() == Some(entry::VERB) {
-        return entry::main(&arguments.collect::<Vec<_>>(), jiff::Timestamp::now);
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == entry::VERB) {
+        let arguments: Vec<String> = std::env::args_os()
+            .skip(2)
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        return entry::main(&arguments, jiff::Timestamp::now);
     }
     commands::run(std::env::args_os())
 }

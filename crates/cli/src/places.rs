@@ -29,27 +29,70 @@ pub fn runtime() -> Result<PathBuf> {
         Some(base) => base.join("stead"),
         None => std::env::temp_dir().join(format!("stead-{}", nix::unistd::getuid())),
     };
-    make_private(&directory)?;
-    // In a directory that all can write to, somebody else may have been there first.
-    let owner = fs::metadata(&directory)
-        .with_context(|| format!("cannot read {}", directory.display()))?
-        .uid();
-    if owner != nix::unistd::getuid().as_raw() {
-        return Err(anyhow!("{} belongs to another user", directory.display()))
-            .hint("set XDG_RUNTIME_DIR to a directory of your own");
+    // In a directory that all can write to, somebody else may have been there first, and left a link.
+    if fs::symlink_metadata(&directory).is_ok_and(|found| found.is_symlink()) {
+        return Err(anyhow!("{} is a link", directory.display())).hint("remove it, or set XDG_RUNTIME_DIR");
     }
+    create_private(&directory)?;
+    own(&directory).hint("set XDG_RUNTIME_DIR to a directory of your own")?;
+    close(&directory)?;
     Ok(directory)
 }
 
-/// A directory that only its owner can enter.
+/// A directory for a cluster, that only its owner can enter. One that is there already has to be empty, or a cluster's.
 pub fn make_private(directory: &Path) -> Result<()> {
+    create_private(directory)?;
+    own(directory).hint("choose a directory of your own, with --data DIR, or use --ephemeral")?;
+    let open = mode(directory)? & 0o077 != 0;
+    let strange = !directory.join("lock").exists() && entries(directory)? > 0;
+    if open && strange {
+        // Closing somebody's home or /tmp to everyone else would be a poor surprise.
+        return Err(anyhow!(
+            "{} is open to others and holds other things than a cluster",
+            directory.display()
+        ))
+        .hint("choose an empty directory with --data DIR, or use --ephemeral");
+    }
+    close(directory)
+}
+
+fn create_private(directory: &Path) -> Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .and_then(|()| fs::set_permissions(directory, fs::Permissions::from_mode(0o700)))
         .with_context(|| format!("cannot use the directory {}", directory.display()))
         .hint("choose a directory that you may write to, with --data DIR, or use --ephemeral")
+}
+
+/// Refuses a directory of somebody else.
+fn own(directory: &Path) -> Result<()> {
+    let owner = metadata(directory)?.uid();
+    match owner == nix::unistd::getuid().as_raw() {
+        true => Ok(()),
+        false => Err(anyhow!("{} belongs to another user", directory.display())),
+    }
+}
+
+fn close(directory: &Path) -> Result<()> {
+    if mode(directory)? & 0o777 == 0o700 {
+        return Ok(());
+    }
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))
+        .with_context(|| format!("cannot close {} to others", directory.display()))
+}
+
+fn mode(directory: &Path) -> Result<u32> {
+    Ok(metadata(directory)?.mode())
+}
+
+fn metadata(directory: &Path) -> Result<fs::Metadata> {
+    fs::metadata(directory).with_context(|| format!("cannot read {}", directory.display()))
+}
+
+fn entries(directory: &Path) -> Result<usize> {
+    let entries = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    Ok(entries.count())
 }
 
 fn absolute(variable: &str) -> Option<PathBuf> {

@@ -98,6 +98,8 @@ impl Overrides {
             Some("json") => Some(LogFormat::Json),
             Some(other) => return Err(wrong("STEAD_LOG_FORMAT", format!("`{other}` is neither text nor json"))),
         };
+        // A template that was filled in with nothing says nothing.
+        let get = |name: &str| get(name).filter(|value| !value.is_empty());
         Ok(Overrides {
             leader_elect,
             leader_election_namespace: get("STEAD_LEADER_ELECTION_NAMESPACE"),
@@ -136,10 +138,14 @@ impl Configuration {
                         return Err(wrong("--namespaces", format!("`{name}`: {problem}")));
                     }
                 }
-                match list.is_empty() {
-                    true => Namespaces::All,
-                    false => Namespaces::Only(list),
+                if list.is_empty() {
+                    // Whoever names namespaces means to stay within them; nothing must not become everything.
+                    return Err(wrong(
+                        "--namespaces",
+                        "the list is empty; leave the option out for all namespaces",
+                    ));
                 }
+                Namespaces::Only(list)
             }
         };
         let election_namespace = said

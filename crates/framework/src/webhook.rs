@@ -19,11 +19,16 @@ pub(crate) use tls::{Reloading, serve};
 
 use crate::kind::Typed;
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::routing::post;
 use handlers::Handlers;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+
+/// Bytes that a review may have: an object of the largest size that the API server stores, before and after, or a list
+/// of objects to convert.
+const LONGEST_REVIEW: usize = 64 << 20;
 
 /// The webhooks of a manager.
 ///
@@ -94,7 +99,7 @@ impl Webhooks {
             let answer = move |body: axum::body::Bytes| async move { handlers.answer(&name, &body, &metrics) };
             router = router.route(&path, post(answer));
         }
-        router
+        router.layer(DefaultBodyLimit::max(LONGEST_REVIEW))
     }
 }
 

@@ -238,9 +238,10 @@ impl Auth {
             String::from_utf8(bytes).unwrap_or_default()
         };
         let same_secret = Sha256::digest(field("token-secret")) == Sha256::digest(secret);
-        let expired = field("expiration")
-            .parse::<Timestamp>()
-            .is_ok_and(|at| at <= self.inner.environment.clock.now());
+        // A time that cannot be read is no permission to live for ever.
+        let now = self.inner.environment.clock.now();
+        let expiration = field("expiration");
+        let expired = !expiration.is_empty() && expiration.parse::<Timestamp>().map_or(true, |at| at <= now);
         let usable = stored["type"] == "bootstrap.kubernetes.io/token"
             && field("token-id") == id
             && field("usage-bootstrap-authentication") == "true"
@@ -248,8 +249,13 @@ impl Auth {
         if !same_secret || !usable || expired {
             return Ok(None);
         }
+        let groups = field("auth-extra-groups");
+        let groups: Vec<&str> = groups.split(',').filter(|group| !group.is_empty()).collect();
+        if !groups.iter().all(|group| is_bootstrap_group(group)) {
+            return Ok(None);
+        }
         let mut user = User::named(&format!("system:bootstrap:{id}"), &["system:bootstrappers"]);
-        for group in field("auth-extra-groups").split(',').filter(|group| !group.is_empty()) {
+        for group in groups {
             user.join(group);
         }
         user.join(AUTHENTICATED);
@@ -266,6 +272,18 @@ impl Auth {
             .await
             .map_err(Refusal::Unavailable)
     }
+}
+
+/// Whether a bootstrap token may put its user into this group. With any other, whoever may write a Secret in kube-system
+/// could make an administrator.
+fn is_bootstrap_group(group: &str) -> bool {
+    let Some(rest) = group.strip_prefix("system:bootstrappers:") else {
+        return false;
+    };
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    rest.len() <= 256
+        && rest.bytes().all(|byte| plain(byte) || byte == b':' || byte == b'-')
+        && rest.bytes().last().is_some_and(plain)
 }
 
 /// Objects that wait for their finalizers no longer vouch for anybody, after a grace for clocks that differ.

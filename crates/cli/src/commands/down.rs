@@ -8,6 +8,7 @@ use crate::places;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use stead_cluster::node::process::end_all;
 
@@ -23,10 +24,10 @@ pub struct Arguments {
 }
 
 /// Whether a process still runs the cluster of a directory.
-#[derive(Debug, PartialEq, Eq)]
 enum Life {
     Running,
-    Ended,
+    /// With its lock, where it has one: nobody starts it while that is held.
+    Ended(Option<File>),
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -37,34 +38,54 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return match life(data)? {
             Life::Running => Err(anyhow!("the cluster in {} is running", data.display()))
                 .hint("stop its `stead up` first, with Ctrl-C or SIGTERM"),
-            Life::Ended => {
+            Life::Ended(_lock) => {
                 end_all(&data.join("nodes"));
                 Ok(())
             }
         };
     }
     let runtime = places::runtime()?;
-    let entries = std::fs::read_dir(&runtime).with_context(|| format!("cannot read {}", runtime.display()))?;
-    for entry in entries.filter_map(std::result::Result::ok) {
-        let ours = entry.file_name().to_string_lossy().starts_with("ephemeral-");
-        if ours && life(&entry.path())? == Life::Ended {
-            end_all(&entry.path().join("nodes"));
-            std::fs::remove_dir_all(entry.path())
-                .with_context(|| format!("cannot remove {}", entry.path().display()))?;
+    for place in folders(&runtime)? {
+        let ours = place
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"ephemeral-"));
+        if ours && let Life::Ended(_lock) = life(&place)? {
+            end_all(&place.join("nodes"));
+            std::fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
+        }
+    }
+    // Of a durable cluster, and of nodes that joined another, only what runs goes; the data stays.
+    let data = places::data()?;
+    for place in folders(&data.join("joined"))?.into_iter().chain([data]) {
+        if let Life::Ended(_lock) = life(&place)? {
+            end_all(&place.join("nodes"));
         }
     }
     Ok(())
 }
 
+/// What is in a directory; nothing where there is none.
+fn folders(directory: &Path) -> Result<Vec<PathBuf>> {
+    match std::fs::read_dir(directory) {
+        Ok(entries) => Ok(entries
+            .filter_map(std::result::Result::ok)
+            .map(|entry| entry.path())
+            .collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", directory.display())),
+    }
+}
+
 fn life(directory: &Path) -> Result<Life> {
-    let Ok(lock) = File::open(directory.join("lock")) else {
-        return Ok(Life::Ended);
+    let unreadable = || format!("cannot look into {}", directory.display());
+    let lock = match File::open(directory.join("lock")) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Life::Ended(None)),
+        Err(error) => return Err(error).with_context(unreadable),
     };
     match lock.try_lock() {
-        Ok(()) => Ok(Life::Ended),
+        Ok(()) => Ok(Life::Ended(Some(lock))),
         Err(TryLockError::WouldBlock) => Ok(Life::Running),
-        Err(TryLockError::Error(error)) => {
-            Err(error).with_context(|| format!("cannot look into {}", directory.display()))
-        }
+        Err(TryLockError::Error(error)) => Err(error).with_context(unreadable),
     }
 }

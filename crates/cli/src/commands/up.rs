@@ -100,23 +100,34 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let stop = connection::stop_on_signal()?;
     let output = arguments.output;
     let demo = arguments.demo;
+    // Whatever fails from here on, the parts end in their order before the process does.
+    let _ending = stop.clone().drop_guard();
     let running = cluster::start(arguments, stop.clone()).await?;
     let kubeconfig = running.kubeconfig.display().to_string();
-    say(&match output {
+    let ready = match output {
         Output::Text => format!("ready {kubeconfig}"),
         Output::Json => json!({"event": "ready", "kubeconfig": kubeconfig, "server": running.server}).to_string(),
-    })?;
-    if demo {
-        tokio::select! {
-            url = demo::show(&running.client) => {
-                let url = url?;
-                say(&match output {
-                    Output::Text => format!("url {url}"),
-                    Output::Json => json!({"event": "demo", "url": url}).to_string(),
-                })?;
-            }
-            () = stop.cancelled() => {}
-        }
+    };
+    let told = match (say(&ready).context("cannot say that it is ready"), demo) {
+        (Ok(()), true) => tokio::select! {
+            shown = show_demo(&running.client, output) => shown,
+            () = stop.cancelled() => Ok(()),
+        },
+        (told, _) => told,
+    };
+    if told.is_err() {
+        stop.cancel();
     }
-    running.finished().await
+    running.finished().await?;
+    told
+}
+
+/// Brings the sample up and says where it answers.
+async fn show_demo(client: &kube::Client, output: Output) -> Result<()> {
+    let url = demo::show(client).await?;
+    say(&match output {
+        Output::Text => format!("url {url}"),
+        Output::Json => json!({"event": "demo", "url": url}).to_string(),
+    })
+    .context("cannot say where it answers")
 }

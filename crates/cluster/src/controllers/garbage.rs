@@ -107,7 +107,10 @@ impl Collector {
         for served in discovery::kinds(&context.client()).await? {
             let id = (served.kind.group.to_string(), served.kind.kind.to_string());
             let ephemeral = served.kind.kind == "Event";
-            if ephemeral || !served.can(&["list", "watch", "delete"]) || self.shared.kinds.lock().contains_key(&id) {
+            // A definition may stop serving the version that was found first; then the next one is watched.
+            let known =
+                |kinds: &HashMap<(String, String), Kind>| kinds.get(&id).is_some_and(|kind| *kind == served.kind);
+            if ephemeral || !served.can(&["list", "watch", "delete"]) || known(&self.shared.kinds.lock()) {
                 continue;
             }
             news = true;
@@ -124,7 +127,12 @@ impl Collector {
             let look = match change {
                 Change::Deleted(object) => {
                     let uid = object.metadata.uid.as_deref().unwrap_or_default();
-                    shared.graph.lock().remove(uid)
+                    let mut graph = shared.graph.lock();
+                    // A version that is no longer served takes its watch along, and not the objects.
+                    match graph.get(uid).is_some_and(|node| node.kind != kind) {
+                        true => Vec::new(),
+                        false => graph.remove(uid),
+                    }
                 }
                 Change::Listed(object) | Change::Created(object) | Change::Updated { new: object, .. } => {
                     let node = Node::new(&kind, &object.metadata);
@@ -167,7 +175,7 @@ impl Collector {
                     true => Propagation::Background,
                     false => Propagation::Foreground,
                 };
-                self.delete(context, node, how).await?;
+                self.delete(context, node, &meta, how).await?;
             }
             (true, true) if owners.gone.is_empty() => {}
             (true, true) => {
@@ -177,7 +185,7 @@ impl Collector {
                     (_, true) => Propagation::Foreground,
                     _ => Propagation::Background,
                 };
-                self.delete(context, node, how).await?;
+                self.delete(context, node, &meta, how).await?;
             }
         }
         Ok(Outcome::Settled)
@@ -207,7 +215,11 @@ impl Collector {
                 .writer()
                 .read_dynamic(&kind, &Key::new(namespace, &owner.name))
                 .await?;
-            let alive = found.is_some_and(|found| found["metadata"]["uid"].as_str() == Some(owner.uid.as_str()));
+            let alive = match found {
+                Some(found) => found["metadata"]["uid"].as_str() == Some(owner.uid.as_str()),
+                // An answer that there is no such object, and not that there is no such path.
+                None => !self.is_served(context, &kind).await?,
+            };
             if alive {
                 owners.solid.push(owner.clone())
             } else {
@@ -215,6 +227,16 @@ impl Collector {
             };
         }
         Ok(owners)
+    }
+
+    /// Whether the kind is still served in this version: where it is not, no answer says anything of its objects.
+    async fn is_served(&self, context: &Context, kind: &Kind) -> Result<bool, Error> {
+        // Only definitions come and go.
+        if !kind.group.contains('.') || kind.group.ends_with(".k8s.io") {
+            return Ok(true);
+        }
+        let served = discovery::kinds(&context.client()).await?;
+        Ok(served.iter().any(|served| served.kind == *kind))
     }
 
     fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
@@ -229,13 +251,21 @@ impl Collector {
     /// Lets go of all dependents, then of the object.
     async fn orphan(&self, context: &Context, node: &Node) -> Result<(), Error> {
         for dependent in self.dependents(node) {
-            let owners: Vec<_> = dependent.owners.iter().filter(|owner| owner.uid != node.uid).collect();
-            patch(
-                context,
-                &dependent,
-                json!({"metadata": {"ownerReferences": owners, "uid": dependent.uid}}),
-            )
-            .await?;
+            let Some(live) = context.writer().read_dynamic(&dependent.kind, &dependent.key).await? else {
+                continue;
+            };
+            let meta: ObjectMeta = serde_json::from_value(live["metadata"].clone()).unwrap_or_default();
+            if meta.uid.as_deref() != Some(dependent.uid.as_str()) {
+                continue;
+            }
+            let owners: Vec<_> = meta.owner_references.iter().flatten().collect();
+            let others: Vec<_> = owners.iter().filter(|owner| owner.uid != node.uid).collect();
+            if others.len() < owners.len() {
+                let change = json!({"metadata": {
+                    "ownerReferences": others, "uid": dependent.uid, "resourceVersion": meta.resource_version,
+                }});
+                patch(context, &dependent, change).await?;
+            }
         }
         self.drop_finalizer(context, node, ORPHAN).await
     }
@@ -270,8 +300,9 @@ impl Collector {
             .collect()
     }
 
-    async fn delete(&self, context: &Context, node: &Node, how: Propagation) -> Result<(), Error> {
-        let only_this = json!({"uid": node.uid});
+    /// Deletes the object in the state that was judged: one that was adopted since is judged again.
+    async fn delete(&self, context: &Context, node: &Node, meta: &ObjectMeta, how: Propagation) -> Result<(), Error> {
+        let only_this = json!({"uid": node.uid, "resourceVersion": meta.resource_version});
         context
             .writer()
             .delete_dynamic(node.kind.clone(), node.key.clone(), only_this, how)

@@ -333,7 +333,13 @@ fn wish_at(wish: &Value, place: &str) -> u64 {
 /// stay right.
 fn remove_fields(object: &mut Value, places: &[String]) {
     let mut places: Vec<_> = places.iter().collect();
-    places.sort();
+    // By position and not by its digits, or the tenth item would come before the second.
+    places.sort_by_cached_key(|place| {
+        let segments = place
+            .split('/')
+            .map(|segment| (segment.parse::<u64>().ok(), segment.to_owned()));
+        segments.collect::<Vec<_>>()
+    });
     for place in places.into_iter().rev() {
         let Some((parent, name)) = place.rsplit_once('/') else {
             continue;

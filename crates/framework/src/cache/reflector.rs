@@ -19,6 +19,8 @@ use tracing::{debug, info, warn};
 
 /// A line of a watch that is longer than this is not an object of any API server.
 const LONGEST_LINE: usize = 64 << 20;
+/// A watch that ends sooner, without a word, did not serve.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 /// A list that is not answered after so long is asked for again.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -238,7 +240,7 @@ impl<K: Object> Reflector<K> {
         let mut body = tokio::time::timeout(silence, self.send(request))
             .await
             .map_err(silent)??;
-        let mut buffer = BytesMut::new();
+        let (mut buffer, opened, mut told) = (BytesMut::new(), tokio::time::Instant::now(), false);
         loop {
             let frame = tokio::select! {
                 frame = tokio::time::timeout(silence, body.frame()) => frame.map_err(silent)?,
@@ -247,10 +249,15 @@ impl<K: Object> Reflector<K> {
                 }
             };
             let data = match frame {
+                // Opened again at once, a watch that something on the way always closes would be asked for without end.
+                None if !told && opened.elapsed() < SHORTEST_WATCH => {
+                    return Err(Trouble::Broken("the watch ended as soon as it was opened".to_owned()));
+                }
                 None => return Ok(()),
                 Some(Err(error)) => return Err(Trouble::Broken(error.to_string())),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
+            told |= !data.is_empty();
             self.take_lines(&mut buffer, data, last)?;
         }
     }

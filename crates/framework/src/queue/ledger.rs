@@ -158,7 +158,7 @@ impl Ledger {
         }
         let entry = self.entries.entry(key.clone()).or_default();
         remember(entry, wake);
-        self.delay(key, now + delay);
+        self.delay(key, later(now, delay));
     }
 
     /// The next key, if any may run now.
@@ -234,7 +234,7 @@ impl Ledger {
                 {
                     delay = delay.max(asked);
                 }
-                entry.backing_off_until = Some(now + delay);
+                entry.backing_off_until = Some(later(now, delay));
                 wish = Some((
                     delay,
                     Wake::Retry {
@@ -256,7 +256,7 @@ impl Ledger {
         let backs_off = entry.backing_off_until.is_some();
         if let Some((delay, wake)) = wish {
             remember(entry, wake);
-            self.delay(key.clone(), now + delay);
+            self.delay(key.clone(), later(now, delay));
         }
         match again {
             Some(class) if !backs_off => self.put_in_line(key.clone(), class, now),
@@ -281,7 +281,7 @@ impl Ledger {
         entry.further_reasons += job.further_reasons;
         match again {
             Some(class) => self.put_in_line(job.key, class, now),
-            None => self.delay(job.key, now + delay),
+            None => self.delay(job.key, later(now, delay)),
         }
     }
 
@@ -466,4 +466,11 @@ fn remember(entry: &mut Entry, wake: Wake) {
         true => entry.reasons.push(wake),
         false => entry.further_reasons += 1,
     }
+}
+
+/// No delay is longer: a wish for "never" must not overflow the clock.
+const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+
+fn later(now: Instant, delay: Duration) -> Instant {
+    now + delay.min(LONGEST_DELAY)
 }

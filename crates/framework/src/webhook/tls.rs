@@ -3,7 +3,7 @@
 use super::certificates::Serving;
 use arc_swap::ArcSwapOption;
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -15,6 +15,10 @@ use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+/// A connection on which nothing is asked for so long gives its place to another.
+const IDLE: Duration = Duration::from_secs(120);
+/// When the process is out of file descriptors, accepting again at once would only burn the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A client that has not finished its handshake by then is gone.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Connections at one time; more wait.
@@ -81,16 +85,21 @@ async fn try_serve(
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS));
     loop {
-        let place = places.clone().acquire_owned().await?;
-        let stream = tokio::select! {
+        let next = async {
+            let place = places.clone().acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::debug!(%error, "cannot accept");
-                    continue;
-                }
-            },
+            next = next => next,
+        };
+        let (place, stream) = match accepted {
+            Ok((stream, _)) => (place?, stream),
+            Err(error) => {
+                tracing::debug!(%error, "cannot accept");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
         };
         let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
         tokio::spawn(async move {
@@ -98,7 +107,13 @@ async fn try_serve(
             let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
                 return;
             };
-            let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
+            builder
+                .http2()
+                .timer(TokioTimer::new())
+                .keep_alive_interval(IDLE)
+                .keep_alive_timeout(HANDSHAKE);
             let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
             tokio::select! {
                 () = stop.cancelled() => {}

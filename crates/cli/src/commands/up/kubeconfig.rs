@@ -37,15 +37,18 @@ pub fn build(pki: &Pki, server: &str) -> Value {
 pub fn write(path: &Path, config: &Value) -> Result<()> {
     let text = serde_saphyr::to_string(config).context("cannot print the kubeconfig")?;
     let beside = PathBuf::from(format!("{}.{}.new", path.display(), std::process::id()));
+    // One that a process of the same number left; anything else that is there is not ours to follow.
+    let _ = fs::remove_file(&beside);
     let written = fs::OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
         .open(&beside)
         .and_then(|mut file| {
             file.set_permissions(fs::Permissions::from_mode(0o600))?;
-            file.write_all(text.as_bytes())
+            file.write_all(text.as_bytes())?;
+            // The user's own file is replaced only by one that is on the disk.
+            file.sync_all()
         })
         .and_then(|()| fs::rename(&beside, path));
     written

@@ -98,7 +98,9 @@ pub fn leaves_at(pod: &Pod, expel: &[Taint]) -> Option<Timestamp> {
             .iter()
             .filter_map(|toleration| toleration.toleration_seconds)
             .min()?;
-        Some(since + SignedDuration::from_secs(seconds.max(0)))
+        let stay = SignedDuration::from_secs(seconds.max(0));
+        // A time beyond all calendars is never.
+        Some(since.checked_add(stay).unwrap_or(Timestamp::MAX))
     };
     expel.iter().filter_map(leaves).min()
 }

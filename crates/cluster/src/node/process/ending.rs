@@ -9,6 +9,7 @@ use crate::node::network;
 use crate::node::plan;
 use crate::node::seen::Exit;
 use jiff::Timestamp;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -50,7 +51,15 @@ pub fn exit_of(spec: &RunSpec, record: &RunRecord, now: Timestamp) -> Exit {
     };
     let message = exit.error.or_else(|| {
         let path = spec.exit.with_extension("message");
-        let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
+        // A container writes there as much as it likes; a character has at most four bytes.
+        let mut bytes = Vec::new();
+        let limit = 4 * LONGEST_MESSAGE as u64;
+        std::fs::File::open(path)
+            .ok()?
+            .take(limit)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         Some(text.chars().take(LONGEST_MESSAGE).collect::<String>()).filter(|text| !text.is_empty())
     });
     let message = message.or_else(|| match spec.silence {

@@ -4,7 +4,7 @@ use super::Process;
 use super::environment::{self, Sources, expand};
 use super::launch::config_error;
 use super::spec::{Access, Mount, load, store};
-use super::volumes::Volumes;
+use super::volumes::{Volumes, follows};
 use crate::node::network::Network;
 use crate::node::runtime::RuntimeError;
 use crate::node::shape::{Shape, Whole};
@@ -19,6 +19,14 @@ use std::time::Duration;
 const REFRESH: Duration = Duration::from_secs(10);
 /// Where a container sees this binary.
 pub(super) const OWN_BINARY: &str = "/.stead";
+
+/// Whether a path is within a folder when all links are followed.
+fn lies_in(path: &Path, folder: &Path) -> bool {
+    match (path.canonicalize(), folder.canonicalize()) {
+        (Ok(path), Ok(folder)) => path.starts_with(folder),
+        _ => false,
+    }
+}
 
 impl Process {
     pub(super) async fn prepare_volumes(&self, pod: &Arc<Pod>) -> Result<(), RuntimeError> {
@@ -109,13 +117,20 @@ impl Process {
                     _ => return Err(config_error("a subPath cannot leave its volume".to_owned())),
                 }
             }
+            let existing = source.ancestors().find(|path| path.exists());
+            let leaves = |volume: &PathBuf| !existing.is_some_and(|path| lies_in(path, volume));
+            if sub_path.is_some() && place.is_none_or(leaves) {
+                // A container that ran before may have left links in the volume that lead out of it.
+                return Err(config_error("a subPath cannot leave its volume".to_owned()));
+            }
             if !source.exists() {
                 std::fs::create_dir_all(&source).map_err(|error| config_error(error.to_string()))?;
             }
-            let access = if wanted.read_only == Some(true) {
-                Access::ReadOnly
-            } else {
-                Access::ReadWrite
+            let mut volumes = shape.spec.volumes.iter().flatten();
+            let follows_objects = volumes.any(|volume| volume.name == wanted.name && follows(volume));
+            let access = match follows_objects || wanted.read_only == Some(true) {
+                true => Access::ReadOnly,
+                false => Access::ReadWrite,
             };
             mounts.push(Mount {
                 source,

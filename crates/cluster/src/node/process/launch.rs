@@ -203,7 +203,14 @@ impl Process {
         command.args([entry::VERB, "shim"]).arg(&path);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(failed)?;
-        let started = wait_for_start(&spec, &mut child).await?;
+        let started = match wait_for_start(&spec, &mut child).await {
+            Ok(started) => started,
+            Err(error) => {
+                // It must not start later, beside its replacement and watched by nobody.
+                let _ = child.start_kill();
+                return Err(error);
+            }
+        };
         let Some(strong) = self.own.upgrade() else {
             return Err(RuntimeError::run("the node agent ends"));
         };

@@ -5,7 +5,8 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// One run of one container.
@@ -195,7 +196,15 @@ impl ProcessId {
 pub fn store(path: &Path, record: &impl Serialize) -> io::Result<()> {
     let bytes = serde_json::to_vec(record)?;
     let temporary = path.with_extension("new");
-    std::fs::write(&temporary, bytes)?;
+    // The environment of a container may hold secrets. A half-written one of an agent that died is written anew.
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    file.write_all(&bytes)?;
     std::fs::rename(&temporary, path)
 }
 

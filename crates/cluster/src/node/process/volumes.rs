@@ -65,12 +65,7 @@ impl Volumes<'_> {
 
     /// Whether any volume follows an object that may change.
     pub fn can_change(&self) -> bool {
-        self.shape.spec.volumes.iter().flatten().any(|volume| {
-            volume.config_map.is_some()
-                || volume.secret.is_some()
-                || volume.projected.is_some()
-                || volume.downward_api.is_some()
-        })
+        self.shape.spec.volumes.iter().flatten().any(follows)
     }
 
     async fn volume(&self, volume: &Volume) -> Result<PathBuf, RuntimeError> {
@@ -323,6 +318,14 @@ fn host_path(path: &Path, kind: &str) -> Result<PathBuf, RuntimeError> {
     Ok(path.to_owned())
 }
 
+/// Whether the volume's files are those of objects, and follow them.
+pub fn follows(volume: &Volume) -> bool {
+    volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.projected.is_some()
+        || volume.downward_api.is_some()
+}
+
 /// Writes the files as one step, if they differ from what is there.
 fn write(place: &Path, files: &Files) -> std::io::Result<()> {
     let data = place.join("..data");
@@ -374,10 +377,17 @@ fn write(place: &Path, files: &Files) -> std::io::Result<()> {
             std::fs::remove_file(entry.path())?;
         }
     }
-    if let Some(before) = before {
+    // Only what we named ourselves: whoever can write to the volume could point the link at anything.
+    if let Some(before) = before.filter(|before| is_generation(before)) {
         std::fs::remove_dir_all(place.join(before))?;
     }
     Ok(())
+}
+
+/// Whether this is the name of a generation of files, `..7`.
+fn is_generation(link: &Path) -> bool {
+    let number = link.to_str().and_then(|name| name.strip_prefix(".."));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn count(folder: &Path) -> usize {
