@@ -13,13 +13,16 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Entries that may wait for the writer.
 const QUEUE: usize = 16 * 1024;
+
+/// Bytes of request bodies that may wait for the writer; beyond that, entries wait without theirs.
+const WAITING_BYTES: usize = 64 << 20;
 
 /// What a write holds back at most, so that a reader of the file sees requests soon.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -43,6 +46,8 @@ pub struct AuditLog {
 struct Shared {
     /// `None` once the log is closing.
     queue: Option<SyncSender<Entry>>,
+    /// Bytes of bodies that wait.
+    waiting: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
     writer: Option<JoinHandle<()>>,
 }
@@ -59,13 +64,16 @@ impl AuditLog {
         let (queue, entries) = sync_channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
         let counter = dropped.clone();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let bytes = waiting.clone();
         let writer = std::thread::Builder::new()
             .name("audit".to_string())
-            .spawn(move || write(&entries, BufWriter::new(sink), level, &counter))?;
+            .spawn(move || write(&entries, BufWriter::new(sink), level, &counter, &bytes))?;
         Ok(AuditLog {
             level,
             shared: Arc::new(Shared {
                 queue: Some(queue),
+                waiting,
                 dropped,
                 writer: Some(writer),
             }),
@@ -79,7 +87,13 @@ impl AuditLog {
     /// Hands an entry to the writer, without ever waiting.
     pub fn record(&self, entry: Entry) {
         let Some(queue) = &self.shared.queue else { return };
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = queue.try_send(entry) {
+        let mut entry = entry;
+        if self.shared.waiting.load(Ordering::Relaxed) + entry.body.len() > WAITING_BYTES {
+            entry.body = RequestBody::None;
+        }
+        self.shared.waiting.fetch_add(entry.body.len(), Ordering::Relaxed);
+        if let Err(TrySendError::Full(entry) | TrySendError::Disconnected(entry)) = queue.try_send(entry) {
+            self.shared.waiting.fetch_sub(entry.body.len(), Ordering::Relaxed);
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -95,11 +109,20 @@ impl Drop for Shared {
     }
 }
 
-fn write(entries: &Receiver<Entry>, mut sink: BufWriter<impl Write>, level: Level, dropped: &AtomicU64) {
+fn write(
+    entries: &Receiver<Entry>,
+    mut sink: BufWriter<impl Write>,
+    level: Level,
+    dropped: &AtomicU64,
+    waiting: &AtomicUsize,
+) {
     let mut failing = false;
     loop {
         let outcome = match entries.recv_timeout(FLUSH_EVERY) {
-            Ok(entry) => line(&mut sink, &entry, level, dropped),
+            Ok(entry) => {
+                waiting.fetch_sub(entry.body.len(), Ordering::Relaxed);
+                line(&mut sink, &entry, level, dropped)
+            }
             Err(RecvTimeoutError::Timeout) => sink.flush(),
             Err(RecvTimeoutError::Disconnected) => {
                 let _ = sink.flush();

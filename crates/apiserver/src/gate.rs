@@ -177,9 +177,9 @@ impl Seen {
             body.map_frame(move |frame| {
                 if let Some(data) = frame.data_ref() {
                     let mut copy = copy.lock();
-                    if copy.len() + data.len() <= LONGEST_BODY {
-                        copy.extend_from_slice(data);
-                    }
+                    // Once a piece did not fit, the later ones would make another document of it.
+                    let room = LONGEST_BODY.saturating_sub(copy.len());
+                    copy.extend_from_slice(&data[..data.len().min(room)]);
                 }
                 frame
             })

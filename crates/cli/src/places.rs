@@ -99,3 +99,20 @@ fn absolute(variable: &str) -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os(variable)?);
     path.is_absolute().then_some(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_holds_other_things_is_refused_and_left_as_it_is() {
+        let place = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
+        fs::write(place.path().join("letters"), "").expect("a file");
+        make_private(place.path()).expect_err("it is somebody's");
+        assert_eq!(mode(place.path()).expect("a mode") & 0o777, 0o755);
+        fs::remove_file(place.path().join("letters")).expect("removed");
+        make_private(place.path()).expect("an empty one is ours");
+        assert_eq!(mode(place.path()).expect("a mode") & 0o777, 0o700);
+    }
+}

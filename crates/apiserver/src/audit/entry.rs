@@ -54,6 +54,21 @@ pub enum RequestBody {
     Protobuf(Bytes),
 }
 
+impl RequestBody {
+    /// Its bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            RequestBody::None => 0,
+            RequestBody::Json(bytes) | RequestBody::Protobuf(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Resources whose bodies hold credentials, whatever the level.
 const SECRET: [(&str, &str); 5] = [
     ("secrets", ""),

@@ -8,7 +8,7 @@ use crate::admission::Operation;
 use crate::error::{ApiError, Result};
 use crate::kinds;
 use crate::server::Body;
-use crate::store::{Record, Write};
+use crate::store::{Draft, Record, Write};
 use http::Response;
 use serde_json::Value;
 use std::sync::Arc;
@@ -140,9 +140,13 @@ async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Resul
         }
         return Ok(Outcome::Tried(object));
     }
-    call.to_storage(&mut object).await?;
-    let draft = encode::draft(&object);
-    check_size(call, draft.json.len())?;
+    let draft = match to_draft(call, &mut object).await {
+        Ok(draft) => draft,
+        Err(error) => {
+            allocation.release(call).await;
+            return Err(error);
+        }
+    };
     match call.shared.store.write(Write::Create { key, draft }).await {
         Ok(record) => {
             allocation.keep(call).await;
@@ -160,6 +164,14 @@ async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Resul
             Err(refused)
         }
     }
+}
+
+/// What is stored of an object, if it can be.
+pub async fn to_draft(call: &Call, object: &mut Value) -> Result<Draft> {
+    call.to_storage(object).await?;
+    let draft = encode::draft(object);
+    check_size(call, draft.json.len())?;
+    Ok(draft)
 }
 
 /// Refuses an object that is too large to store.

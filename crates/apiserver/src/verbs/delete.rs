@@ -14,7 +14,6 @@ use crate::kinds::{self, strategy};
 use crate::server::{Body, respond};
 use crate::store::{Record, StoreError, Write};
 use http::Response;
-use jiff::ToSpan;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -200,7 +199,7 @@ fn begin_grace(call: &Call, object: &mut Value, options: &mut DeleteOptions) -> 
         };
     }
     options.grace_period_seconds = Some(default);
-    let at = call.now.checked_add(default.seconds()).unwrap_or(call.now);
+    let at = later(call.now, default).unwrap_or(jiff::Timestamp::MAX);
     object::set_meta(object, "deletionTimestamp", &object::time(at));
     object::metadata_mut(object).insert("deletionGracePeriodSeconds".to_string(), default.into());
     if object::generation(object) > 0 {
@@ -209,10 +208,15 @@ fn begin_grace(call: &Call, object: &mut Value, options: &mut DeleteOptions) -> 
     Grace::Begun
 }
 
+/// So many seconds later; `None` beyond all calendars, where a pod may well ask to be left.
+fn later(at: jiff::Timestamp, seconds: i64) -> Option<jiff::Timestamp> {
+    at.checked_add(jiff::SignedDuration::from_secs(seconds)).ok()
+}
+
 /// A running grace period may only become shorter, and its end never lies in the past.
 fn shorten(call: &Call, object: &mut Value, current: i64, wanted: i64) {
     let end: Option<jiff::Timestamp> = object::meta(object, "deletionTimestamp").parse().ok();
-    let shifted = end.and_then(|end| end.checked_add((wanted - current).seconds()).ok());
+    let shifted = end.and_then(|end| later(end, wanted.saturating_sub(current)));
     let (at, seconds) = match shifted {
         Some(at) if at >= call.now => (at, wanted),
         _ if wanted == 0 => (call.now, 0),

@@ -59,10 +59,13 @@ impl ListOptions {
             timeout: timeout
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .filter(|seconds| *seconds > 0)
-                .map(Duration::from_secs),
+                .map(|seconds| Duration::from_secs(seconds).min(LONGEST_TIMEOUT)),
         })
     }
 }
+
+/// No watch or list takes longer, whatever is asked for.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Whether the options are those of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 
 mod parts;
 
-use super::create::{Outcome, check_size, create_object, match_namespace};
+use super::create::{Outcome, create_object, match_namespace, to_draft};
 use super::managed::{self, Ownership};
 use super::object;
 use super::write_options::{Commit, OptionsKind, WriteOptions};
-use super::{Call, admit, encode, metadata};
+use super::{Call, admit, metadata};
 use crate::admission::Operation;
 use crate::error::{ApiError, Result};
 use crate::kinds::{self, strategy};
@@ -243,9 +243,13 @@ async fn commit(
     if options.commit == Commit::DryRun {
         return Ok(Outcome::Tried(object));
     }
-    call.to_storage(&mut object).await?;
-    let draft = encode::draft(&object);
-    check_size(call, draft.json.len())?;
+    let draft = match to_draft(call, &mut object).await {
+        Ok(draft) => draft,
+        Err(error) => {
+            allocation.release(call).await;
+            return Err(error.into());
+        }
+    };
     let (key, expect) = (record.key.as_ref().clone(), record.revision);
     let write = match gone {
         true => Write::Delete { key, draft, expect },

@@ -1,5 +1,6 @@
 //! Stories on a running cluster: the `stead` binary as its users run it.
 
+mod bad_input;
 mod binary;
 mod clients;
 mod demo;

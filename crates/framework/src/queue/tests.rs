@@ -29,6 +29,17 @@ fn a_key_added_twice_runs_once_and_keys_run_in_order() {
 }
 
 #[test]
+fn a_wish_for_never_is_a_long_delay_and_no_overflow() {
+    let now = Instant::now();
+    let mut ledger = Ledger::new(Settings::default());
+    ledger.add(key("a"), Class::Normal, woken(), now);
+    assert_eq!(ready(&mut ledger, now).as_deref(), Some("a"));
+    ledger.done(&key("a"), Verdict::After(Duration::MAX), now);
+    ledger.add_after(key("b"), Duration::MAX, woken(), now);
+    assert!(matches!(ledger.next(now), Next::At(at) if at > now));
+}
+
+#[test]
 fn a_key_never_runs_twice_at_once_and_is_not_forgotten_either() {
     let now = Instant::now();
     let mut ledger = Ledger::new(Settings::default());

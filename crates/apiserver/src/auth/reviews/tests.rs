@@ -227,19 +227,30 @@ async fn only_probes_and_the_version_are_open_to_strangers() {
 async fn a_bootstrap_token_secret_lets_a_node_in_until_it_expires() {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
-    let secret = |expiration: &str| {
+    let joining = |groups: &str, expiration: &str| {
         json!({"metadata": {"namespace": "kube-system", "name": "bootstrap-token-abcdef"},
                "type": "bootstrap.kubernetes.io/token",
                "data": {"token-id": STANDARD.encode("abcdef"), "token-secret": STANDARD.encode("0123456789abcdef"),
                         "usage-bootstrap-authentication": STANDARD.encode("true"),
-                        "auth-extra-groups": STANDARD.encode("system:bootstrappers:worker"),
+                        "auth-extra-groups": STANDARD.encode(groups),
                         "expiration": STANDARD.encode(expiration)}})
     };
+    let secret = |expiration: &str| joining("system:bootstrappers:worker", expiration);
     let body = json!({"spec": {"token": "abcdef.0123456789abcdef"}});
     let valid = auth(&[("/secrets", secret("2999-01-01T00:00:00Z"))]);
     let answer = review(&valid, "tokenreviews", body.clone()).await.expect("an answer");
     assert_eq!(answer["status"]["user"]["username"], "system:bootstrap:abcdef");
     let expired = auth(&[("/secrets", secret("2000-01-01T00:00:00Z"))]);
-    let answer = review(&expired, "tokenreviews", body).await.expect("an answer");
+    let answer = review(&expired, "tokenreviews", body.clone()).await.expect("an answer");
     assert_eq!(answer["status"]["error"], "invalid bearer token");
+    for refused in [
+        secret("some day"),
+        joining("system:masters", "2999-01-01T00:00:00Z"),
+        joining("system:bootstrappers:worker,system:masters", "2999-01-01T00:00:00Z"),
+        joining("system:bootstrappers:", "2999-01-01T00:00:00Z"),
+    ] {
+        let server = auth(&[("/secrets", refused)]);
+        let answer = review(&server, "tokenreviews", body.clone()).await.expect("an answer");
+        assert_eq!(answer["status"]["error"], "invalid bearer token");
+    }
 }

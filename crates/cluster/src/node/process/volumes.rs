@@ -426,6 +426,20 @@ mod tests {
     }
 
     #[test]
+    fn a_link_that_somebody_turned_elsewhere_takes_nothing_along() {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(elsewhere.path().join("precious"), "kept").unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("..data")).unwrap();
+        let files: Files = [(inside("a"), (b"1".to_vec(), 0o644))].into_iter().collect();
+        write(folder.path(), &files).unwrap();
+        assert_eq!(std::fs::read_to_string(folder.path().join("a")).unwrap(), "1");
+        assert_eq!(
+            std::fs::read_to_string(elsewhere.path().join("precious")).unwrap(),
+            "kept"
+        );
+    }
+
+    #[test]
     fn a_path_cannot_leave_its_volume() {
         assert_eq!(inside("../../etc/passwd"), PathBuf::from("etc/passwd"));
         assert_eq!(inside("/abs"), PathBuf::from("abs"));
