@@ -96,6 +96,7 @@ pub const CONTROL_PLANE: &[&str] = &[
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
+    "promtool",
 ];
 
 /// Builds what is asked for (everything but the optional tools when nothing is named) and prints where it is.

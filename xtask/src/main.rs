@@ -1,8 +1,10 @@
 //! Every chore of the repository by name: `cargo xtask --help`.
 
 mod bench;
+mod capabilities;
 mod conformance;
 mod definitions;
+mod image;
 mod kubernetes;
 mod schemas;
 mod test;

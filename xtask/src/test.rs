@@ -3,7 +3,7 @@
 //! The README names this command and CI runs the same one. Every step is a line of the closing table; a step
 //! that cannot run here says why in a line of its own and never counts as passed.
 
-use crate::{conformance, definitions, kubernetes, tidy};
+use crate::{capabilities, conformance, definitions, image, kubernetes, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -39,8 +39,23 @@ pub fn run() -> Result<()> {
     table.step("the binary", || {
         cargo(&["build", "--quiet", "--workspace", "--bin", "stead"])
     });
-    table.step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]));
+    let mut ran = None;
+    table.step("tests", || {
+        let arguments = ["test", "--workspace", "--no-fail-fast"];
+        let (status, seen) = capabilities::cargo_test(&arguments)?;
+        ran = Some(seen);
+        Ok(match status.success() {
+            true => End::Passed,
+            false => End::Failed(format!("cargo {}: {status}", arguments.join(" "))),
+        })
+    });
+    table.step("capabilities", || {
+        let ran = ran.context("the tests did not run")?;
+        capabilities::check(&ran).map(|()| End::Passed)
+    });
     table.step("conformance", upstream_tests);
+    // Last, because it puts the image's binary in the place of the one that the stories run.
+    table.step("the image's binary", || image::run().map(|()| End::Passed));
     table.close()
 }
 

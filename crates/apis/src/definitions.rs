@@ -67,4 +67,17 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_webapp_shows_its_columns_and_has_status_and_scale() {
+        let value = serde_json::to_value(&all()[0]).unwrap();
+        let version = &value["spec"]["versions"][0];
+        let columns = version["additionalPrinterColumns"].as_array().unwrap();
+        let names: Vec<&str> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
+        assert_eq!(names, ["Ready", "Phase", "Replicas", "Image", "URL", "Age"]);
+        let parts = &version["subresources"];
+        assert!(parts["status"].is_object());
+        assert_eq!(parts["scale"]["specReplicasPath"], ".spec.replicas");
+        assert_eq!(parts["scale"]["labelSelectorPath"], ".status.selector");
+    }
 }

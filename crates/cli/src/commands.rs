@@ -4,10 +4,13 @@ mod completions;
 mod connection;
 mod down;
 mod explain;
+mod export;
 mod image;
 mod manifests;
 mod node;
 mod operator;
+mod output;
+mod planning;
 mod rollback;
 mod status;
 mod up;
@@ -50,7 +53,9 @@ enum Command {
     Node(node::Arguments),
     Image(image::Arguments),
     Status(status::Arguments),
+    Plan(planning::Arguments),
     Explain(explain::Arguments),
+    Export(export::Arguments),
     Rollback(rollback::Arguments),
     Completions(completions::Arguments),
 }
@@ -69,7 +74,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Node(arguments) => node::run(arguments),
         Command::Image(arguments) => image::run(arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Plan(arguments) => planning::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Rollback(arguments) => rollback::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };

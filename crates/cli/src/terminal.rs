@@ -10,20 +10,73 @@ pub enum Line {
     Note,
 }
 
+/// How a stream is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paint {
+    Colours,
+    Plain,
+}
+
+/// What a colour stands for.
+#[derive(Clone, Copy)]
+pub enum Colour {
+    Good,
+    Waiting,
+    Bad,
+    Quiet,
+}
+
+impl Paint {
+    /// For standard output.
+    pub fn of_output() -> Self {
+        Self::of(&std::io::stdout())
+    }
+
+    /// For standard error.
+    pub fn of_errors() -> Self {
+        Self::of(&std::io::stderr())
+    }
+
+    /// Colours on a terminal, unless the user wants none.
+    fn of(stream: &impl IsTerminal) -> Self {
+        let declined = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        match stream.is_terminal() && !declined {
+            true => Paint::Colours,
+            false => Paint::Plain,
+        }
+    }
+
+    pub fn colour(self, colour: Colour, text: &str) -> String {
+        let code = match colour {
+            Colour::Good => "32",
+            Colour::Waiting => "33",
+            Colour::Bad => "31",
+            Colour::Quiet => "2",
+        };
+        self.coded(code, text)
+    }
+
+    pub fn strong(self, text: &str) -> String {
+        self.coded("1", text)
+    }
+
+    fn coded(self, code: &str, text: &str) -> String {
+        match self {
+            Paint::Colours => format!("\x1b[{code}m{text}\x1b[0m"),
+            Paint::Plain => text.to_owned(),
+        }
+    }
+}
+
 /// Prints a line for people. That nobody reads standard error is no reason to fail.
 pub fn tell(line: Line, text: &str) {
-    let (word, colour) = match line {
-        Line::Error => ("error", "31"),
-        Line::Hint => ("hint", "36"),
-        Line::Note => ("note", "2"),
+    let (word, code) = match line {
+        Line::Error => ("error:", "1;31"),
+        Line::Hint => ("hint:", "1;36"),
+        Line::Note => ("note:", "1;2"),
     };
-    let mut stream = std::io::stderr().lock();
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || !stream.is_terminal();
-    let _ = if plain {
-        writeln!(stream, "{word}: {text}")
-    } else {
-        writeln!(stream, "\x1b[1;{colour}m{word}:\x1b[0m {text}")
-    };
+    let word = Paint::of_errors().coded(code, word);
+    let _ = writeln!(std::io::stderr().lock(), "{word} {text}");
 }
 
 /// Prints a line of progress for people.
@@ -42,10 +95,9 @@ pub fn say(text: &str) -> std::io::Result<()> {
 pub fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("STEAD_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::io::stderr().is_terminal();
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(colours)
+        .with_ansi(Paint::of_errors() == Paint::Colours)
         .try_init();
 }

@@ -49,6 +49,16 @@ pub struct Watch<K> {
     labels: Option<String>,
     fields: Option<String>,
     transform: Option<Transform<K>>,
+    need: Need,
+}
+
+/// Whether the cluster must serve a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A kind that is not served is a problem, and the operator waits for it.
+    Required,
+    /// A kind that is not served has no objects.
+    Optional,
 }
 
 pub(crate) type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
@@ -61,7 +71,15 @@ impl<K> Watch<K> {
             labels: None,
             fields: None,
             transform: None,
+            need: Need::Required,
         }
+    }
+
+    /// A kind that comes with another project and may not be there, now or ever: until it is, there are no objects
+    /// of it, and [`Store::is_served`] says so.
+    pub fn optional(mut self) -> Self {
+        self.need = Need::Optional;
+        self
     }
 
     /// Every object of a kind that is only known at run time.
@@ -151,6 +169,14 @@ struct Known {
     start: Option<Start>,
 }
 
+/// What a reflector keeps of its kind.
+struct Selection<K> {
+    labels: Option<String>,
+    fields: Option<String>,
+    transform: Option<Transform<K>>,
+    need: Need,
+}
+
 type Start = Box<dyn FnOnce(&Cache) + Send>;
 
 /// What can be asked of a store without knowing its type.
@@ -225,6 +251,7 @@ impl Cache {
             labels,
             fields,
             transform,
+            need,
         } = watch;
         let kind = kind.unwrap_or(Kind {
             group: "".into(),
@@ -246,7 +273,13 @@ impl Cache {
             return store.clone();
         }
         let store = Store::<K>::new(kind.clone(), self.shared.metrics.clone());
-        let start = self.starter(store.clone(), labels.clone(), fields.clone(), transform.clone());
+        let selection = Selection {
+            labels: labels.clone(),
+            fields: fields.clone(),
+            transform: transform.clone(),
+            need,
+        };
+        let start = self.starter(store.clone(), selection);
         let running = informers.running;
         informers.known.push(Known {
             of: TypeId::of::<K>(),
@@ -270,13 +303,7 @@ impl Cache {
     }
 
     /// What starts the reflectors of a store: one, or one for each namespace.
-    fn starter<K: Object>(
-        &self,
-        store: Store<K>,
-        labels: Option<String>,
-        fields: Option<String>,
-        transform: Option<Transform<K>>,
-    ) -> Start {
+    fn starter<K: Object>(&self, store: Store<K>, selection: Selection<K>) -> Start {
         Box::new(move |cache| {
             let parts = match (&cache.shared.namespaces, store.kind().scope) {
                 (Namespaces::Only(list), Scope::Namespaced) => list.iter().cloned().map(Some).collect(),
@@ -288,9 +315,10 @@ impl Cache {
                     client: cache.shared.client.clone(),
                     store: store.clone(),
                     namespace,
-                    labels: labels.clone(),
-                    fields: fields.clone(),
-                    transform: transform.clone(),
+                    labels: selection.labels.clone(),
+                    fields: selection.fields.clone(),
+                    transform: selection.transform.clone(),
+                    need: selection.need,
                     settings: cache.shared.settings.clone(),
                     part: cache.shared.upheavals.join(),
                     upheavals: cache.shared.upheavals.clone(),

@@ -8,6 +8,7 @@ mod source;
 mod worker;
 
 pub(crate) use owned::{LiveObject, OwnedStore};
+pub(crate) use source::Life;
 pub use source::{Source, predicates};
 pub(crate) use worker::{Runtime, Surroundings};
 
@@ -111,8 +112,12 @@ impl Controller {
 
     /// A controller that observes, plans and applies, for the operator's root kind.
     pub fn operator<O: Operator>(name: &str, operator: O) -> Self {
-        let controller = Controller::new(name, Planned::new(operator)).for_::<O::Root>();
-        controller.may(Rule::root::<O::Root>())
+        let mut controller = Controller::new(name, Planned::new(operator)).for_::<O::Root>();
+        controller.rules.extend(Rule::owner::<O::Root>());
+        controller
+            .rules
+            .extend(O::FINALIZER.map(|_| Rule::finalizer::<O::Root>()));
+        controller
     }
 
     /// The kind whose objects are the keys.
@@ -136,7 +141,9 @@ impl Controller {
     /// A kind of which the roots own objects, or some of them.
     pub fn owns_source<K: Typed + Serialize>(mut self, source: Source<K>) -> Self {
         self.rules.push(Rule::read::<K>());
-        self.rules.push(Rule::write::<K>());
+        self.rules.push(Rule::apply::<K>());
+        self.rules
+            .extend((source.life() == Life::Pruned).then(Rule::prune::<K>));
         let root = self.root.clone();
         self.sources.push(source.into_owned(root));
         self

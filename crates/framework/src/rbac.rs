@@ -30,21 +30,50 @@ impl Rule {
 
     /// What a cache of the kind needs.
     pub fn read<K: Typed>() -> Self {
-        let kind = Kind::of::<K>();
-        Rule::new(&kind.group, &[&kind.plural], &["get", "list", "watch"])
+        Rule::of::<K>("", &["list", "watch"])
     }
 
-    /// What applying and pruning children of the kind needs.
+    /// What applying children of the kind needs. An apply that creates is a patch, and needs both rights.
+    pub fn apply<K: Typed>() -> Self {
+        Rule::of::<K>("", &["create", "patch"])
+    }
+
+    /// What pruning children of the kind needs: each is read again before it is deleted.
+    pub fn prune<K: Typed>() -> Self {
+        Rule::of::<K>("", &["get", "delete"])
+    }
+
+    /// What the controller of a root needs besides reading it: it is read again before anything of it is deleted, its
+    /// status is written, and children may name it as the owner whose deletion they block, which some clusters allow
+    /// only to those who may set its finalizers.
+    pub fn owner<K: Typed>() -> Vec<Self> {
+        vec![
+            Rule::of::<K>("", &["get"]),
+            Rule::of::<K>("/status", &["patch"]),
+            Rule::of::<K>("/finalizers", &["update"]),
+        ]
+    }
+
+    /// What a controller needs that writes children of the kind in ways of its own.
     pub fn write<K: Typed>() -> Self {
-        let kind = Kind::of::<K>();
-        Rule::new(&kind.group, &[&kind.plural], &["create", "patch", "delete"])
+        Rule::of::<K>("", &["create", "patch", "delete"])
     }
 
-    /// What writing the status and the finalizers of a root needs.
+    /// What a controller needs that writes status and finalizers of a kind in ways of its own.
     pub fn root<K: Typed>() -> Self {
         let kind = Kind::of::<K>();
         let (status, finalizers) = (format!("{}/status", kind.plural), format!("{}/finalizers", kind.plural));
         Rule::new(&kind.group, &[&kind.plural, &status, &finalizers], &["patch", "update"])
+    }
+
+    /// What a finalizer on a root needs.
+    pub fn finalizer<K: Typed>() -> Self {
+        Rule::of::<K>("", &["patch"])
+    }
+
+    fn of<K: Typed>(subresource: &str, verbs: &[&str]) -> Self {
+        let kind = Kind::of::<K>();
+        Rule::new(&kind.group, &[&format!("{}{subresource}", kind.plural)], verbs)
     }
 
     /// What every manager needs besides: its Lease and its events.
@@ -97,9 +126,11 @@ mod tests {
     fn rules_with_the_same_verbs_become_one() {
         let rules = vec![
             Rule::read::<Deployment>(),
-            Rule::write::<Deployment>(),
+            Rule::apply::<Deployment>(),
+            Rule::prune::<Deployment>(),
             Rule::read::<StatefulSet>(),
-            Rule::write::<StatefulSet>(),
+            Rule::apply::<StatefulSet>(),
+            Rule::prune::<StatefulSet>(),
         ];
         let merged = Rule::merge(rules);
         assert_eq!(merged.len(), 1, "{merged:?}");

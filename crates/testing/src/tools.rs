@@ -9,6 +9,9 @@ pub const ETCD_VERSION: &str = "v3.6.16";
 /// The Helm release that installs charts on us.
 pub const HELM_VERSION: &str = "v4.3.1";
 
+/// The release of Prometheus whose promtool checks our rules.
+pub const PROMTOOL_VERSION: &str = "v0.315.0";
+
 /// A program that `cargo xtask kubernetes` provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
@@ -26,6 +29,7 @@ pub enum Tool {
     Etcdctl,
     /// Helm.
     Helm,
+    Promtool,
 }
 
 /// A program is not there. Tests print it as `skipped: ...`.
@@ -46,6 +50,7 @@ impl Tool {
             Tool::Etcd => "etcd",
             Tool::Etcdctl => "etcdctl",
             Tool::Helm => "helm",
+            Tool::Promtool => "promtool",
         }
     }
 
@@ -53,6 +58,7 @@ impl Tool {
         match self {
             Tool::Etcd | Tool::Etcdctl => format!("etcd-{ETCD_VERSION}"),
             Tool::Helm => format!("helm-{HELM_VERSION}"),
+            Tool::Promtool => format!("promtool-{PROMTOOL_VERSION}"),
             _ => format!("kubernetes-{KUBERNETES_VERSION}"),
         }
     }

@@ -4,8 +4,9 @@
 
 use super::WebAppSpec;
 use crate::image::ImageReference;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use stead_machinery::field::FieldError;
+use stead_machinery::names;
 
 /// Names that the operator gives to volumes of its own.
 pub const FILES_VOLUME: &str = "stead-files";
@@ -61,6 +62,16 @@ pub fn errors(spec: &WebAppSpec) -> Vec<FieldError> {
             ));
         }
     }
+    found.extend(labels("spec.podLabels", &spec.pod_labels));
+    found.extend(labels("spec.nodeSelector", &spec.node_selector));
+    for name in spec.pod_annotations.keys() {
+        let problems = names::qualified_name(&name.to_lowercase());
+        found.extend(
+            problems
+                .iter()
+                .map(|why| FieldError::invalid("spec.podAnnotations", name.as_str(), why.as_str())),
+        );
+    }
     if spec.ingress.is_some() && spec.route.is_some() {
         found.push(FieldError::forbidden(
             "spec.route",
@@ -101,6 +112,17 @@ pub fn warnings(spec: &WebAppSpec) -> Vec<String> {
     found
 }
 
+/// Labels that Kubernetes would refuse on the pods, told where they are written.
+fn labels(field: &str, labels: &BTreeMap<String, String>) -> Vec<FieldError> {
+    let invalid = |value: &str, why: &String| FieldError::invalid(field, value, why.as_str());
+    let mut found = Vec::new();
+    for (name, value) in labels {
+        found.extend(names::qualified_name(name).iter().map(|why| invalid(name, why)));
+        found.extend(names::label_value(value).iter().map(|why| invalid(value, why)));
+    }
+    found
+}
+
 fn repeated<'a>(field: &str, key: &str, names: impl Iterator<Item = &'a str>) -> Vec<FieldError> {
     let mut seen = BTreeSet::new();
     names
@@ -108,4 +130,31 @@ fn repeated<'a>(field: &str, key: &str, names: impl Iterator<Item = &'a str>) ->
         .filter(|(_, name)| !seen.insert(*name))
         .map(|(index, name)| FieldError::duplicate(format!("{field}[{index}].{key}"), name))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn mistakes(extra: serde_json::Value) -> Vec<String> {
+        let mut spec = json!({"image": "nginx:1.25"});
+        for (name, value) in extra.as_object().expect("an object") {
+            spec[name] = value.clone();
+        }
+        let spec = serde_json::from_value(spec).expect("a spec");
+        errors(&spec).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn unicode_labels_are_refused_with_what_to_change() {
+        let found = mistakes(json!({"podLabels": {"team": "größe"}}));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].contains("spec.podLabels") && found[0].contains("größe"),
+            "{found:?}"
+        );
+        assert!(found[0].contains("alphanumeric"), "{found:?}");
+        assert!(mistakes(json!({"podLabels": {"team": "blue"}, "podAnnotations": {"Note/x": "größe"}})).is_empty());
+    }
 }

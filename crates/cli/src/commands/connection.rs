@@ -55,6 +55,43 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
     Ok(stop)
 }
 
+/// Objects that commands read: in a namespace, and of a kind that is known when this is compiled.
+pub trait Readable:
+    kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + std::fmt::Debug
+    + serde::de::DeserializeOwned
+{
+}
+
+impl<K> Readable for K where
+    K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+{
+}
+
+/// Every object of a kind that a label selector chooses.
+pub async fn list<K: Readable>(client: &Client, namespace: &str, labels: &str) -> Result<Vec<K>> {
+    let api: kube::Api<K> = kube::Api::namespaced(client.clone(), namespace);
+    let found = api
+        .list(&kube::api::ListParams::default().labels(labels))
+        .await
+        .with_context(|| format!("cannot list {}", K::plural(&())))
+        .hint("the account of the kubeconfig must be able to list them")?;
+    Ok(found.items)
+}
+
+/// One object, if it is there.
+pub async fn get<K: Readable>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>> {
+    let api: kube::Api<K> = kube::Api::namespaced(client.clone(), namespace);
+    api.get_opt(name)
+        .await
+        .with_context(|| format!("cannot read {} {name}", K::kind(&())))
+        .hint("the account of the kubeconfig must be able to read it")
+}
+
 /// A kind that commands know.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {

@@ -4,6 +4,7 @@
 //! compared with them.
 
 mod builders;
+mod dashboard;
 mod monitoring;
 
 use crate::failure::Hint;
@@ -44,7 +45,7 @@ pub enum Part {
     Operator,
     /// The webhook configurations
     Webhooks,
-    /// A ServiceMonitor and alerts, for clusters with the Prometheus operator
+    /// A ServiceMonitor, alerts and a Grafana dashboard, for clusters with the Prometheus operator
     Monitoring,
 }
 
@@ -181,7 +182,14 @@ mod tests {
         let rules = text.iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
         for rule in rules["spec"]["groups"][0]["rules"].as_array().unwrap() {
             assert!(rule["labels"]["severity"].is_string(), "{rule}");
-            assert!(rule["annotations"]["runbook_url"].is_string(), "{rule}");
+            let url = rule["annotations"]["runbook_url"].as_str().unwrap();
+            let page = url.strip_prefix("https://stead.dev/docs/runbooks/").unwrap();
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/runbooks");
+            let text = std::fs::read_to_string(folder.join(format!("{page}.md"))).unwrap_or_default();
+            assert!(
+                text.starts_with(&format!("# {page}\n")),
+                "docs/runbooks/{page}.md explains {rule}"
+            );
         }
     }
 }

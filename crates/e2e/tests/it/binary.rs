@@ -210,6 +210,10 @@ impl Drop for Up {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Pods outlive the process that started them; nothing of a story may outlive the story.
+        if let Some(program) = stead() {
+            let _ = command(&program, self.place.path()).arg("down").output();
+        }
     }
 }
 

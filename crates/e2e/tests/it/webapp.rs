@@ -1,12 +1,20 @@
-//! The story of a WebApp, told on the real control plane and on the embedded cluster: one story, two clusters.
+//! The WebApp operator on running clusters.
 //!
-//! Nodes are hollow on both. The operator, and on the real control plane the nodes too, are the `stead` binary as
-//! a user would run it.
+//! The story of a WebApp is told on the real control plane with hollow nodes and on the embedded cluster with real
+//! processes: one story, two clusters. The operator, and on the real control plane the nodes too, are the `stead`
+//! binary as a user would run it.
 
-use crate::binary::{Up, stead};
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{Pod, Service};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+mod access;
+mod audit;
+mod commands;
+mod every_property;
+mod scenarios;
+mod stage;
+
+use crate::binary::{Up, command, stead, succeeded};
+use audit::Audit;
+use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -15,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stead_apis::WebApp;
 use stead_apis::webapp::Phase;
+use stead_machinery::conditions;
 use stead_test::children::{Process, Program};
 use stead_test::kubernetes::{Kubernetes, Parts, StartError, client_for};
 use stead_test::skip::skipped;
@@ -26,14 +35,34 @@ const SAMPLE: &str = include_str!("../../../../manifests/samples/nginx-app.yaml"
 const NAME: &str = "nginx-app";
 const OURS: &str = "app.kubernetes.io/instance=nginx-app";
 /// Pods of a rolling update come and go one by one, on a machine that has other work too.
-const PATIENCE: Duration = Duration::from_secs(90);
-/// Longer than the resync, so that at least one falls into it.
-const SILENCE: Duration = Duration::from_secs(35);
+const PATIENCE: Duration = Duration::from_secs(120);
+/// More than two resyncs.
+const SILENCE: Duration = Duration::from_secs(70);
+
+/// What the application runs.
+struct Images {
+    first: &'static str,
+    second: &'static str,
+    /// What its pods need besides, whatever they run.
+    besides: Value,
+    usage: Usage,
+}
+
+/// Whether the cluster tells what pods use.
+#[derive(PartialEq)]
+enum Usage {
+    Measured,
+    Unknown,
+}
 
 /// A cluster with the definitions installed, nodes and a running operator.
 struct Stage {
     client: Client,
-    audit_log: PathBuf,
+    audit: Audit,
+    kubeconfig: PathBuf,
+    binary: PathBuf,
+    images: Images,
+    place: TempDir,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,36 +77,52 @@ async fn a_webapp_lives_on_the_real_control_plane() {
     let run = |arguments: &[&str]| child(&binary, &place, &cluster.kubeconfig(), arguments);
     let client = cluster.client().await.expect("a client");
     let _operator = run(&["operator", "--metrics-bind-address=0", "--health-probe-bind-address=0"]);
-    install_definitions(&client).await;
+    stage::install(&client, &stead_apis::definitions::all()).await;
     let _nodes = [
         run(&["node", "join", "hollow-a", "--runtime", "hollow"]),
         run(&["node", "join", "hollow-b", "--runtime", "hollow"]),
     ];
     let stage = Stage {
         client,
-        audit_log: cluster.audit_log(),
+        audit: Audit::new(cluster.audit_log()),
+        kubeconfig: cluster.kubeconfig(),
+        images: Images {
+            first: "nginx:1.25",
+            second: "nginx:1.27",
+            besides: json!({}),
+            usage: Usage::Unknown,
+        },
+        binary: binary.clone(),
+        place: tempfile::tempdir().expect("a directory"),
     };
     stage.tell().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webapp_lives_on_the_embedded_cluster() {
+async fn a_webapp_lives_on_the_embedded_cluster_with_real_processes() {
+    let Some(binary) = stead() else { return };
     let place = tempfile::tempdir().expect("a directory");
     let audit_log = place.path().join("audit.log");
     let log = audit_log.display().to_string();
     let parts = "controllers,scheduler,nodes,operators";
-    let arguments = [
-        "--ephemeral",
-        "--runtime",
-        "hollow",
-        "--parts",
-        parts,
-        "--audit-log",
-        &log,
-    ];
-    let Some(up) = Up::start(&arguments) else { return };
-    let client = client_for(&up.kubeconfig).await.expect("a client");
-    Stage { client, audit_log }.tell().await;
+    let Some(up) = Up::start(&["--ephemeral", "--parts", parts, "--audit-log", &log]) else {
+        return;
+    };
+    let stage = Stage {
+        client: client_for(&up.kubeconfig).await.expect("a client"),
+        audit: Audit::new(audit_log),
+        kubeconfig: up.kubeconfig.clone(),
+        images: Images {
+            first: "stead/hello:1",
+            second: "stead/hello:2",
+            // The drawn sample listens on port 80.
+            besides: json!({"env": [{"name": "PORT", "value": "80"}]}),
+            usage: Usage::Measured,
+        },
+        binary,
+        place,
+    };
+    stage.tell().await;
 }
 
 impl Stage {
@@ -85,10 +130,21 @@ impl Stage {
     async fn tell(&self) {
         let apps: Api<WebApp> = Api::default_namespaced(self.client.clone());
         let deployments: Api<Deployment> = Api::default_namespaced(self.client.clone());
-        let sample: WebApp = serde_saphyr::from_str(SAMPLE).expect("a WebApp");
+        let (first, second) = (self.images.first, self.images.second);
+        let mut sample: Value = serde_saphyr::from_str(SAMPLE).expect("a WebApp");
+        sample["spec"]["image"] = first.into();
+        for (name, value) in self.images.besides.as_object().expect("an object") {
+            sample["spec"][name] = value.clone();
+        }
+        let sample: WebApp = serde_json::from_value(sample).expect("a WebApp");
 
+        until("the kind is served", PATIENCE, || apps.list(&ListParams::default()))
+            .await
+            .expect("a list");
+        self.plan_says("create", &sample).await;
         create(&apps, &sample).await;
-        self.ready("it becomes ready", "nginx:1.25", 3).await;
+        self.create_bystander(&apps, &sample).await;
+        self.ready("it becomes ready", first, 3).await;
         let services: Api<Service> = Api::default_namespaced(self.client.clone());
         let service = services.get(NAME).await.expect("its Service");
         assert_eq!(
@@ -96,7 +152,7 @@ impl Stage {
             Some(80)
         );
 
-        let first = deployments.get(NAME).await.expect("its Deployment").metadata.uid;
+        let old = deployments.get(NAME).await.expect("its Deployment").metadata.uid;
         deployments
             .delete(NAME, &DeleteParams::background())
             .await
@@ -104,32 +160,119 @@ impl Stage {
         until("a deleted Deployment comes back", PATIENCE, || async {
             let found = deployments.get_opt(NAME).await.map_err(|e| e.to_string())?;
             let uid = found.ok_or("there is none")?.metadata.uid;
-            (uid != first).then_some(()).ok_or("it is still the old one".to_owned())
+            (uid != old).then_some(()).ok_or("it is still the old one".to_owned())
         })
         .await
         .expect("healing");
-        self.ready("it is ready again", "nginx:1.25", 3).await;
+        self.ready("it is ready again", first, 3).await;
 
         let by_hand = json!({"spec": {"replicas": 7, "template": {"spec": {"containers": [
             {"name": "app", "image": "httpd:2.4"}]}}}});
         patch(&deployments, &Patch::Strategic(by_hand)).await;
-        self.ready("an edit by hand is undone", "nginx:1.25", 3).await;
+        self.ready("an edit by hand is undone", first, 3).await;
 
         patch(&apps, &Patch::Merge(json!({"spec": {"replicas": 5}}))).await;
-        self.ready("it scales", "nginx:1.25", 5).await;
+        self.ready("it scales", first, 5).await;
 
-        patch(&apps, &Patch::Merge(json!({"spec": {"image": "nginx:1.27"}}))).await;
-        self.ready("it runs the new image", "nginx:1.27", 5).await;
+        patch(&apps, &Patch::Merge(json!({"spec": {"image": second}}))).await;
+        self.ready("it runs the new image", second, 5).await;
 
-        patch(&apps, &Patch::Merge(json!({"spec": {"image": "nginx:1.25"}}))).await;
-        self.ready("it goes back to the old one", "nginx:1.25", 5).await;
-
-        self.silence().await;
+        self.fail_and_go_back(&apps, second).await;
+        self.go_back_by_command(first).await;
 
         apps.delete(NAME, &DeleteParams::default()).await.expect("a deletion");
         until("all of it goes", PATIENCE, || self.nothing_left())
             .await
-            .expect("an empty namespace");
+            .expect("nothing of it");
+        if self.images.usage == Usage::Measured {
+            until("advice is given", PATIENCE, || async {
+                let app = apps.get("bystander").await.map_err(|e| e.to_string())?;
+                let advice = app.status.and_then(|status| status.advice);
+                advice.ok_or("none yet".to_owned())
+            })
+            .await
+            .expect("advice");
+        }
+        self.audit.silence(SILENCE).await;
+    }
+
+    /// A version that does not come up gives way to the last good one, by itself, and the application says so until the
+    /// spec changes.
+    async fn fail_and_go_back(&self, apps: &Api<WebApp>, good: &str) {
+        // No node can run this: a process node knows no such image, and a hollow one is told to fail.
+        let bad = json!({"spec": {"image": "example.com/broken:1",
+            "podAnnotations": {"hollow.stead.dev/fail": "image"}, "strategy": {"progressDeadlineSeconds": 3}}});
+        patch(apps, &Patch::Merge(bad)).await;
+        until("the failed version gives way", PATIENCE, || async {
+            let app = apps.get(NAME).await.map_err(|e| e.to_string())?;
+            let status = app.status.unwrap_or_default();
+            let ready = conditions::get(&status.conditions, "Ready")
+                .cloned()
+                .ok_or("no condition")?;
+            let pods = self.running_pods(good).await?;
+            let settled = ready.reason == "RolledBack"
+                && ready.status == conditions::Status::False
+                && status.available_replicas == 5
+                && pods == 5;
+            settled.then_some(()).ok_or_else(|| format!("{ready:?}, {pods} pods"))
+        })
+        .await
+        .expect("the last good revision");
+        let mended = json!({"spec": {"image": good, "podAnnotations": null, "strategy": null}});
+        patch(apps, &Patch::Merge(mended)).await;
+        self.ready("the spec changes and it is well again", good, 5).await;
+    }
+
+    /// `stead rollback`, `stead status` and `stead plan` on the running application.
+    async fn go_back_by_command(&self, image: &str) {
+        let said = self.stead(&["rollback", "webapp", NAME]).await;
+        assert!(said.contains("goes back to revision"), "{said}");
+        self.ready("it goes back by command", image, 5).await;
+        let tree = self.stead(&["status", "webapp", NAME]).await;
+        assert!(tree.starts_with("WebApp nginx-app  Ready"), "{tree}");
+        assert_eq!(tree.matches("Pod nginx-app-").count(), 5, "{tree}");
+        let data: Value =
+            serde_json::from_str(&self.stead(&["status", "webapp", NAME, "-o", "json"]).await).expect("JSON");
+        assert_eq!((&data["kind"], &data["ready"]), (&json!("WebApp"), &json!(true)));
+        let data: Value =
+            serde_saphyr::from_str(&self.stead(&["status", "webapp", NAME, "-o", "yaml"]).await).expect("YAML");
+        assert_eq!(data["children"][0]["replicas"], "5/5");
+        let apps: Api<WebApp> = Api::default_namespaced(self.client.clone());
+        let app = apps.get(NAME).await.expect("the application");
+        self.plan_says("keep", &app).await;
+    }
+
+    /// What `stead plan` says of the Deployment.
+    async fn plan_says(&self, verb: &str, app: &WebApp) {
+        let file = self.place.path().join("app.json");
+        std::fs::write(&file, serde_json::to_string(app).expect("JSON")).expect("a file");
+        let file = file.display().to_string();
+        let plan: Value = serde_json::from_str(&self.stead(&["plan", "-f", &file, "-o", "json"]).await).expect("JSON");
+        let steps = plan[0]["steps"].as_array().expect("steps");
+        let step = steps
+            .iter()
+            .find(|step| step["kind"] == "Deployment")
+            .expect("a Deployment");
+        assert_eq!(step["verb"], verb, "{plan:#}");
+        let lines = self.stead(&["plan", "-f", &file]).await;
+        assert!(lines.starts_with("WebApp default/nginx-app"), "{lines}");
+        assert!(!lines.contains('\x1b'), "no colours into a pipe");
+    }
+
+    /// Runs a command of the binary beside the cluster.
+    async fn stead(&self, arguments: &[&str]) -> String {
+        let mut command = command(&self.binary, self.place.path());
+        command.env("KUBECONFIG", &self.kubeconfig).args(arguments);
+        tokio::task::spawn_blocking(move || succeeded(&mut command))
+            .await
+            .expect("an answer")
+    }
+
+    /// An application that nobody touches: what is written in silence would be written for it.
+    async fn create_bystander(&self, apps: &Api<WebApp>, sample: &WebApp) {
+        let mut bystander = sample.clone();
+        bystander.metadata.name = Some("bystander".to_string());
+        create(apps, &bystander).await;
     }
 
     /// Waits until app, Deployment and pods all are what the spec wants.
@@ -175,55 +318,17 @@ impl Stage {
         }
     }
 
-    /// Nothing changes, so nothing is written, resyncs included.
-    async fn silence(&self) {
-        let mut before = self.writes();
-        // The last status may still be on its way to the log.
-        until("the writes end", PATIENCE, || {
-            let now = self.writes();
-            let quiet = (now.len() == before.len()).then_some(());
-            before = now;
-            async move {
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                quiet.ok_or("it still writes")
-            }
-        })
-        .await
-        .expect("an end of writing");
-        let before = self.writes();
-        assert!(!before.is_empty(), "the audit log shows the operator's writes");
-        let end = tokio::time::Instant::now() + SILENCE;
-        while tokio::time::Instant::now() < end {
-            let now = self.writes();
-            assert_eq!(
-                now.len(),
-                before.len(),
-                "written in silence: {:?}",
-                &now[before.len()..]
-            );
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    /// Every write of the operator, as the audit log tells it.
-    fn writes(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(&self.audit_log).unwrap_or_default();
-        let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        events
-            .filter(|event| {
-                let agent = event["userAgent"].as_str().unwrap_or_default();
-                let writes = ["create", "update", "patch", "delete", "deletecollection"];
-                agent.starts_with("stead-operator/") && writes.iter().any(|verb| event["verb"] == *verb)
-            })
-            .map(|event| format!("{} {}", event["verb"], event["objectRef"]))
-            .collect()
-    }
-
     async fn nothing_left(&self) -> Result<(), String> {
-        left::<WebApp>(&self.client, "").await?;
+        let apps: Api<WebApp> = Api::default_namespaced(self.client.clone());
+        let app = apps.get_opt(NAME).await.map_err(|e| e.to_string())?;
+        if app.is_some() {
+            return Err("the application is still there".to_owned());
+        }
         left::<Deployment>(&self.client, OURS).await?;
         left::<Service>(&self.client, OURS).await?;
         left::<ReplicaSet>(&self.client, OURS).await?;
+        left::<ControllerRevision>(&self.client, OURS).await?;
+        left::<ConfigMap>(&self.client, OURS).await?;
         left::<Pod>(&self.client, OURS).await
     }
 }
@@ -266,16 +371,6 @@ where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
     api.patch(NAME, &PatchParams::default(), change).await.expect("a patch");
-}
-
-async fn install_definitions(client: &Client) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for definition in stead_apis::definitions::all() {
-        definitions
-            .create(&PostParams::default(), &definition)
-            .await
-            .expect("a definition");
-    }
 }
 
 /// The binary with these arguments on a cluster, beside the test.

@@ -5,7 +5,7 @@ use super::desired::{Desired, RootFacts, complete};
 use super::memory::{Fact, Memory, hash};
 use super::wars::Wars;
 use super::{ROOT_ANNOTATION, ROOT_UID_LABEL};
-use crate::controller::LiveObject;
+use crate::controller::{Life, LiveObject};
 use crate::error::Error;
 use crate::key::Key;
 use crate::kind::Kind;
@@ -269,7 +269,7 @@ impl Executor<'_> {
     /// Deletes children of the root that the plan does not have.
     async fn prune(&self, wanted: &HashSet<(Kind, Key)>) -> Result<(), Error> {
         let mut left = Vec::new();
-        for store in self.context.owned.iter() {
+        for store in self.context.owned.iter().filter(|store| store.life() == Life::Pruned) {
             for live in store.of_root(&self.root.uid) {
                 let meta = live.metadata();
                 let key = Key::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());

@@ -5,8 +5,9 @@
 //! enough to own.
 
 use super::decode::{self, Decoded, Line, Page};
+use super::store::Served;
 use super::upheaval::Upheavals;
-use super::{CacheSettings, Revision, Store, Transform};
+use super::{CacheSettings, Need, Revision, Store, Transform};
 use crate::error::status_of;
 use crate::kind::Object;
 use bytes::{Bytes, BytesMut};
@@ -31,6 +32,7 @@ pub(super) struct Reflector<K> {
     pub labels: Option<String>,
     pub fields: Option<String>,
     pub transform: Option<Transform<K>>,
+    pub need: Need,
     pub settings: CacheSettings,
     /// What the watches of one cache tell each other, and which of them this is.
     pub upheavals: Upheavals,
@@ -67,6 +69,13 @@ enum Trouble {
     Nonsense(String),
 }
 
+impl Trouble {
+    /// Whether the server does not know the kind.
+    fn is_unserved(&self) -> bool {
+        matches!(self, Trouble::Request(error) if status_of(error).is_some_and(|status| status.code == 404))
+    }
+}
+
 impl<K: Object> Reflector<K> {
     /// Runs until it is dropped.
     pub async fn run(self) {
@@ -87,14 +96,33 @@ impl<K: Object> Reflector<K> {
             match result {
                 Ok(next) => {
                     self.store.set_problem(None);
+                    self.store.set_served(Served::Yes);
                     failures = 0;
                     state = next;
+                }
+                Err((trouble, _)) if self.need == Need::Optional && trouble.is_unserved() => {
+                    state = self.without_kind(&mut synced).await;
+                    failures = 0;
                 }
                 Err((trouble, from)) => {
                     state = self.after(trouble, from, &mut failures).await;
                 }
             }
         }
+    }
+
+    /// An optional kind that is not there has no objects, which is all that there is to know; it may come later.
+    async fn without_kind(&self, synced: &mut bool) -> State {
+        self.store.set_problem(None);
+        self.store.set_served(Served::No);
+        self.store.replace(self.namespace.as_deref(), Vec::new());
+        self.upheavals.confirmed(self.part, self.upheavals.count());
+        if !std::mem::replace(synced, true) {
+            self.store.part_synced();
+        }
+        let pause = self.settings.longest_retry;
+        tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+        State::Unlisted
     }
 
     /// Decides where a failure leads, and waits so that failures do not become a flood.

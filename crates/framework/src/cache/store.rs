@@ -45,7 +45,15 @@ struct Shared<K> {
     unsynced: AtomicUsize,
     started: watch::Sender<bool>,
     problem: Mutex<Option<String>>,
+    served: Mutex<Served>,
     metrics: Metrics,
+}
+
+/// Whether the cluster has a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    Yes,
+    No,
 }
 
 type Handler<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
@@ -102,6 +110,7 @@ impl<K: Object> Store<K> {
                 unsynced: AtomicUsize::new(1),
                 started: watch::Sender::new(false),
                 problem: Mutex::default(),
+                served: Mutex::new(Served::No),
                 metrics,
             }),
         }
@@ -282,6 +291,15 @@ impl<K: Object> Store<K> {
         if self.shared.unsynced.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.shared.started.send_replace(true);
         }
+    }
+
+    /// Whether the cluster serves the kind: of an optional one there may be nothing to read or write.
+    pub fn is_served(&self) -> bool {
+        *self.shared.served.lock() == Served::Yes
+    }
+
+    pub(super) fn set_served(&self, served: Served) {
+        *self.shared.served.lock() = served;
     }
 
     pub(super) fn set_problem(&self, problem: Option<String>) {

@@ -2,6 +2,7 @@
 //!
 //! Applying a plan asks for children of many kinds; it needs their metadata and, rarely, their JSON.
 
+use super::source::Life;
 use crate::apply::ROOT_UID_LABEL;
 use crate::cache::{Index, Store};
 use crate::key::Key;
@@ -34,6 +35,8 @@ pub(crate) trait OwnedStore: Send + Sync {
     /// Whether an absent object is really absent.
     fn is_complete(&self) -> bool;
     fn find(&self, key: &Key) -> Option<Arc<dyn LiveObject>>;
+    /// Whether its objects go when they leave the plan.
+    fn life(&self) -> Life;
     /// Objects that belong to the root with this UID, by reference or by label.
     fn of_root(&self, uid: &str) -> Vec<Arc<dyn LiveObject>>;
 }
@@ -43,6 +46,7 @@ pub(super) struct Owned<K> {
     pub labelled: Index<K>,
     /// Whether the store holds the whole kind.
     pub whole: Whole,
+    pub life: Life,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -52,9 +56,14 @@ pub(super) enum Whole {
 }
 
 impl<K: Typed + Serialize> Owned<K> {
-    pub fn new(store: Store<K>, whole: Whole) -> Self {
+    pub fn new(store: Store<K>, whole: Whole, life: Life) -> Self {
         let labelled = store.index_label(ROOT_UID_LABEL);
-        Owned { store, labelled, whole }
+        Owned {
+            store,
+            labelled,
+            whole,
+            life,
+        }
     }
 }
 
@@ -65,6 +74,10 @@ impl<K: Typed + Serialize> OwnedStore for Owned<K> {
 
     fn is_complete(&self) -> bool {
         self.whole == Whole::Everything && self.store.is_synced()
+    }
+
+    fn life(&self) -> Life {
+        self.life
     }
 
     fn find(&self, key: &Key) -> Option<Arc<dyn LiveObject>> {

@@ -22,6 +22,16 @@ pub struct Source<K> {
     watch: Watch<K>,
     predicate: Option<Predicate<K>>,
     whole: Whole,
+    life: Life,
+}
+
+/// How long a child stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Until it leaves the plan.
+    Pruned,
+    /// As long as its root.
+    Permanent,
 }
 
 type Predicate<K> = Arc<dyn Fn(&Change<K>) -> bool + Send + Sync>;
@@ -33,7 +43,25 @@ impl<K> Source<K> {
             watch: Watch::all(),
             predicate: None,
             whole: Whole::Everything,
+            life: Life::Pruned,
         }
+    }
+
+    /// Children of this kind stay for as long as their root: they are never pruned, and no right to delete them is
+    /// asked for.
+    pub fn permanent(mut self) -> Self {
+        self.life = Life::Permanent;
+        self
+    }
+
+    pub(super) fn life(&self) -> Life {
+        self.life
+    }
+
+    /// A kind that the cluster may not have: then there are no objects of it.
+    pub fn optional(mut self) -> Self {
+        self.watch = self.watch.optional();
+        self
     }
 
     /// Only events that a function accepts. It sees creations, updates with both states, and deletions.
@@ -49,6 +77,7 @@ impl<K> From<Watch<K>> for Source<K> {
             watch,
             predicate: None,
             whole: Whole::Selection,
+            life: Life::Pruned,
         }
     }
 }
@@ -125,10 +154,11 @@ impl<K: Typed + Serialize> Source<K> {
             watch,
             predicate,
             whole,
+            life,
         } = self;
         Box::new(move |cache, queue| {
             let store = cache.watch(watch);
-            let owned = Owned::new(store.clone(), whole);
+            let owned = Owned::new(store.clone(), whole, life);
             forward(&store, queue, predicate, move |object: &K| {
                 root.as_ref()
                     .and_then(|root| root_of(object.meta(), root))

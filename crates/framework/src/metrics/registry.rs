@@ -1,7 +1,7 @@
 //! Counters, gauges and histograms, and the text in which Prometheus reads them.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -145,6 +145,14 @@ impl Registry {
         }
     }
 
+    /// Forgets every series of a name but those with these labels: what is gone must not be shown for ever.
+    pub fn keep_only<'a>(&self, name: &str, labels: impl Iterator<Item = Vec<(&'a str, &'a str)>>) {
+        let wanted: BTreeSet<String> = labels.map(|labels| print_labels(&labels)).collect();
+        if let Some(family) = self.families.lock().get_mut(name) {
+            family.series.retain(|printed, _| wanted.contains(printed));
+        }
+    }
+
     /// Calls a function before each rendering.
     pub fn before_render(&self, reader: impl Fn() + Send + Sync + 'static) {
         self.readers.lock().push(Arc::new(reader));
@@ -177,7 +185,12 @@ impl Registry {
             reader();
         }
         let mut text = String::new();
-        for (name, family) in self.families.lock().iter() {
+        for (name, family) in self
+            .families
+            .lock()
+            .iter()
+            .filter(|(_, family)| !family.series.is_empty())
+        {
             let type_name = family.series.values().next().map_or("untyped", Series::type_name);
             // Writing to a string cannot fail.
             let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {type_name}", family.help);

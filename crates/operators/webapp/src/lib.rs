@@ -5,15 +5,19 @@
 //! status that says how far it all is; again in 30 seconds at the latest.
 
 pub mod advice;
+pub mod foreign;
+pub mod gauges;
 pub mod names;
 pub mod observe;
 pub mod plan;
 pub mod references;
 pub mod replicas;
+pub mod requests;
 pub mod resources;
 pub mod rollout;
 pub mod seen;
 pub mod status;
+pub mod usage;
 pub mod webhooks;
 
 pub use observe::WebAppOperator;

@@ -65,6 +65,15 @@ pub fn selector(app: &WebApp) -> BTreeMap<String, String> {
     ])
 }
 
+/// The same as the API's selector syntax has it.
+pub fn selector_text(app: &WebApp) -> String {
+    let pairs: Vec<String> = selector(app)
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    pairs.join(",")
+}
+
 /// The labels that choose the pods of one track.
 pub fn track_selector(app: &WebApp, track: Track) -> BTreeMap<String, String> {
     let mut labels = selector(app);

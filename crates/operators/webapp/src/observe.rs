@@ -1,10 +1,15 @@
 //! Reads what planning needs, from the cache.
 
+use crate::foreign::{Foreign, HttpRoute, PrometheusRule, ServiceMonitor};
+use crate::gauges;
 use crate::names::{self, Track};
 use crate::plan;
 use crate::references::{self, Digested};
+use crate::requests::{self, Dial};
+use crate::resources;
 use crate::resources::revision::Revision;
-use crate::seen::Seen;
+use crate::seen::{OptionalKinds, Seen, Usage};
+use crate::usage::Looks;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -13,8 +18,11 @@ use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
 use std::sync::Arc;
-use stead::{Context, Controller, Error, Index, Key, Manager, Namespaces, Operator, Plan, Rule, Source, Store, Watch};
+use stead::{
+    Context, Controller, Error, Index, Key, Kind, Manager, Namespaces, Operator, Plan, Rule, Source, Store, Watch,
+};
 use stead_apis::WebApp;
+use stead_apis::webapp::Advice;
 
 /// Chooses the pods of all WebApps: no other pod is ever kept in memory.
 const PODS: &str = "app.kubernetes.io/name=webapp";
@@ -32,6 +40,30 @@ pub struct WebAppOperator {
     secrets: Store<Digested<Secret>>,
     /// Only where the whole cluster is watched: who is confined to some namespaces has no right to see nodes.
     nodes: Option<Store<Node>>,
+    /// Kinds of other projects, which not every cluster has.
+    routes: Store<Foreign<HttpRoute>>,
+    monitors: Store<Foreign<ServiceMonitor>>,
+    rules: Store<Foreign<PrometheusRule>>,
+    namespaces: Namespaces,
+    usage: Looks,
+    dial: Dial,
+}
+
+/// Every kind of which a WebApp owns objects.
+pub fn owned_kinds() -> Vec<Kind> {
+    vec![
+        Kind::of::<Deployment>(),
+        Kind::of::<Service>(),
+        Kind::of::<ConfigMap>(),
+        Kind::of::<ControllerRevision>(),
+        Kind::of::<HorizontalPodAutoscaler>(),
+        Kind::of::<PodDisruptionBudget>(),
+        Kind::of::<Ingress>(),
+        Kind::of::<NetworkPolicy>(),
+        Kind::of::<Foreign<HttpRoute>>(),
+        Kind::of::<Foreign<ServiceMonitor>>(),
+        Kind::of::<Foreign<PrometheusRule>>(),
+    ]
 }
 
 impl WebAppOperator {
@@ -40,6 +72,11 @@ impl WebAppOperator {
 
     /// Adds the operator's controller to a manager.
     pub fn add_to(manager: &Manager) {
+        Self::add_with(manager, requests::directly());
+    }
+
+    /// The same where the operator is not on the network of its pods.
+    pub fn add_with(manager: &Manager, dial: Dial) {
         let cache = manager.cache();
         let pods = cache.watch(Watch::all().labels(PODS));
         let operator = WebAppOperator {
@@ -51,8 +88,16 @@ impl WebAppOperator {
             config_maps: cache.store(),
             secrets: cache.store(),
             nodes: (*cache.namespaces() == Namespaces::All).then(|| cache.store()),
+            routes: cache.watch(Watch::all().optional()),
+            monitors: cache.watch(Watch::all().optional()),
+            rules: cache.watch(Watch::all().optional()),
+            namespaces: cache.namespaces().clone(),
+            usage: Looks::default(),
+            dial,
         };
-        manager.add(operator.controller(&cache.store()));
+        let apps = cache.store();
+        gauges::show(manager.metrics(), &apps);
+        manager.add(operator.controller(&apps));
     }
 
     fn controller(self, apps: &Store<WebApp>) -> Controller {
@@ -64,19 +109,24 @@ impl WebAppOperator {
         let nodes = self.nodes.is_some().then(Rule::read::<Node>);
         let controller = Controller::operator(Self::NAME, self)
             .owns::<Deployment>()
-            .owns::<Service>()
+            // Every application has its Service; it has no other life than the application's own.
+            .owns_source(Source::<Service>::all().permanent())
             .owns::<ControllerRevision>()
             .owns::<HorizontalPodAutoscaler>()
             .owns::<PodDisruptionBudget>()
             .owns::<Ingress>()
             .owns::<NetworkPolicy>()
+            .owns_source(Source::<Foreign<HttpRoute>>::all().optional())
+            .owns_source(Source::<Foreign<ServiceMonitor>>::all().optional())
+            .owns_source(Source::<Foreign<PrometheusRule>>::all().optional())
             .owns_source(Source::<ConfigMap>::from(Watch::all().labels(OURS)))
             .watches_source(Source::<Pod>::from(Watch::all().labels(PODS)), move |pod| {
                 instance(pod).map(|app| by_pod(&app)).unwrap_or_default()
             })
             .watches::<Digested<ConfigMap>>(move |found| by_config_map(&qualified(found)))
             .watches::<Digested<Secret>>(move |found| by_secret(&qualified(found)))
-            .may(Rule::new("", &["pods"], &["delete"]))
+            .may(Rule::prune::<Pod>())
+            .may(Rule::new("metrics.k8s.io", &["pods"], &["list"]))
             .resync(plan::RESYNC);
         nodes.into_iter().fold(controller, Controller::may)
     }
@@ -86,7 +136,7 @@ impl Operator for WebAppOperator {
     type Root = WebApp;
     type Seen = Seen;
 
-    async fn observe(&self, _: &Context, app: &Arc<WebApp>) -> Result<Seen, Error> {
+    async fn observe(&self, context: &Context, app: &Arc<WebApp>) -> Result<Seen, Error> {
         let in_namespace = app.metadata.namespace.as_deref();
         let uid = app.metadata.uid.as_deref().unwrap_or_default();
         let instance = format!("{}/{}", namespace(&app.metadata.namespace), names::child(app));
@@ -94,9 +144,20 @@ impl Operator for WebAppOperator {
             let found = self.deployments.named(in_namespace, &track.deployment(app))?;
             owns(uid, &found.metadata).then_some(found)
         };
+        let pods = self.pods.by_index(&self.by_app, &instance);
+        let canary = owned(Track::Canary);
         Ok(Seen {
             stable: owned(Track::Stable),
-            canary: owned(Track::Canary),
+            failed_requests: match &canary {
+                Some(_) => self.failed_requests(app, &pods).await,
+                None => None,
+            },
+            canary,
+            usage: self.usage(context, app, &pods).await,
+            optional: OptionalKinds {
+                gateway: self.routes.is_served(),
+                monitoring: self.monitors.is_served() && self.rules.is_served(),
+            },
             service: self.services.named(in_namespace, &names::child(app)),
             revisions: self
                 .revisions
@@ -104,10 +165,9 @@ impl Operator for WebAppOperator {
                 .iter()
                 .filter_map(|stored| Revision::read(stored))
                 .collect(),
-            pods: self.pods.by_index(&self.by_app, &instance),
+            pods,
             references: references::look(app, &self.config_maps, &self.secrets),
             bad_nodes: self.bad_nodes(app),
-            ..Seen::default()
         })
     }
 
@@ -117,6 +177,22 @@ impl Operator for WebAppOperator {
 }
 
 impl WebAppOperator {
+    /// What the pods use, asked for only where advice is wanted.
+    async fn usage(&self, context: &Context, app: &WebApp, pods: &[Arc<Pod>]) -> Vec<Usage> {
+        match app.spec.advice {
+            Advice::Off => Vec::new(),
+            Advice::Report | Advice::Apply => self.usage.of(&context.client(), &self.namespaces, pods).await,
+        }
+    }
+
+    /// The share of failed requests to canary pods, where the spec names the metric that counts them.
+    async fn failed_requests(&self, app: &WebApp, pods: &[Arc<Pod>]) -> Option<f64> {
+        let rate = app.spec.strategy.canary.as_ref()?.error_rate.as_ref()?;
+        let (port, path) = resources::metrics(app)?;
+        let trial: Vec<&Pod> = pods.iter().map(AsRef::as_ref).filter(|pod| is_canary(pod)).collect();
+        requests::failed_percent(&self.dial, &trial, port, &path, rate).await
+    }
+
     /// Nodes that pods should leave, looked for only where the spec wants that.
     fn bad_nodes(&self, app: &WebApp) -> Vec<String> {
         let (Some(_), Some(nodes)) = (&app.spec.recovery, &self.nodes) else {
@@ -124,18 +200,24 @@ impl WebAppOperator {
         };
         let mut bad = Vec::new();
         nodes.for_each(|key, node| {
-            let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-            let unwell = conditions.into_iter().any(|condition| match condition.type_.as_str() {
-                "Ready" => condition.status != "True",
-                _ => condition.status == "True",
-            });
-            if unwell {
+            if is_unwell(node) {
                 bad.push(key.name().to_string());
             }
         });
         bad.sort();
         bad
     }
+}
+
+/// Whether a node is not ready, or under pressure.
+pub fn is_unwell(node: &Node) -> bool {
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| match condition.type_.as_str() {
+        "Ready" => condition.status != "True",
+        // Of the others those of Kubernetes say by True that something is wrong; foreign ones may mean anything.
+        "MemoryPressure" | "DiskPressure" | "PIDPressure" | "NetworkUnavailable" => condition.status == "True",
+        _ => false,
+    })
 }
 
 /// Finds the apps that an index value concerns.
@@ -152,6 +234,13 @@ fn users(
 fn instance(pod: &Pod) -> Option<String> {
     let instance = pod.metadata.labels.as_ref()?.get("app.kubernetes.io/instance")?;
     Some(format!("{}/{instance}", namespace(&pod.metadata.namespace)))
+}
+
+fn is_canary(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(names::TRACK_LABEL))
+        .is_some_and(|track| track == Track::Canary.label())
 }
 
 fn qualified<K: Resource>(object: &K) -> String {

@@ -1,5 +1,6 @@
 //! What shall be: the plan for one WebApp, from what was seen and the time. Pure.
 
+use crate::foreign::{Foreign, HttpRoute, PrometheusRule, ServiceMonitor};
 use crate::names::Track;
 use crate::replicas::{self, Replicas};
 use crate::resources::deployment::{self, Wanted};
@@ -9,15 +10,20 @@ use crate::rollout::{self, Decision, Rollout};
 use crate::seen::Seen;
 use crate::status;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
-use stead::{Dependency, Key, Kind, Ownership, Plan, Prune, Scope};
+use stead::{Dependency, Key, Kind, Ownership, Plan, Prune};
 use stead_apis::WebApp;
 use stead_apis::webapp::autopilot::BadNodes;
 use stead_apis::webapp::validate;
 
 /// However quiet it is, every WebApp is looked at again after this long.
 pub const RESYNC: Duration = Duration::from_secs(30);
+
+/// How often the requests to a canary are counted, in seconds: a bad version must not serve longer than it has to.
+const MEASURE_EVERY: i64 = 5;
 
 /// Everything that was decided before the children are built.
 pub struct Situation<'a> {
@@ -127,12 +133,12 @@ fn children(app: &WebApp, situation: &Situation<'_>) -> Plan {
     }
     let optional = situation.seen.optional;
     if let Some(route) = route::build(app).filter(|_| optional.gateway) {
-        plan = dynamic(plan, http_route(), route);
+        plan = dynamic(plan, Kind::of::<Foreign<HttpRoute>>(), route);
     }
     if optional.monitoring {
         for (kind, object) in [
-            (service_monitor(), monitor::service_monitor(app)),
-            (rule(), monitor::rules(app)),
+            (Kind::of::<Foreign<ServiceMonitor>>(), monitor::service_monitor(app)),
+            (Kind::of::<Foreign<PrometheusRule>>(), monitor::rules(app)),
         ] {
             if let Some(object) = object {
                 plan = dynamic(plan, kind, object);
@@ -217,20 +223,21 @@ fn recover(app: &WebApp, situation: &Situation<'_>, now: Timestamp, plan: Plan) 
         situation.decision.rollout,
         Rollout::Whole { .. } | Rollout::RolledBack { .. }
     );
-    let going = situation
-        .seen
-        .pods
-        .iter()
-        .any(|pod| pod.metadata.deletion_timestamp.is_some());
-    if others_change || going {
+    let bad_nodes = &situation.seen.bad_nodes;
+    let on_bad_node = |pod: &Pod| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+        node.is_some_and(|node| bad_nodes.contains(node))
+    };
+    // A pod whose node is dead stays on its way out until the node is back: nobody waits for that one.
+    let going = |pod: &Arc<Pod>| pod.metadata.deletion_timestamp.is_some();
+    let waits = |pod: &Arc<Pod>| going(pod) && !on_bad_node(pod);
+    if others_change || situation.seen.pods.iter().any(waits) {
         return plan;
     }
     let limit = SignedDuration::from_secs(i64::from(recovery.restart_after_seconds));
-    for pod in &situation.seen.pods {
+    for pod in situation.seen.pods.iter().filter(|pod| !going(pod)) {
         let Some(since) = not_ready_since(pod) else { continue };
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-        let on_bad_node = node.is_some_and(|node| situation.seen.bad_nodes.contains(node));
-        if recovery.bad_nodes == BadNodes::Leave && on_bad_node {
+        if recovery.bad_nodes == BadNodes::Leave && on_bad_node(pod) {
             return plan.delete(pod.as_ref(), "its node is not well");
         }
         if recovery.restart_after_seconds > 0 && now.duration_since(since) >= limit {
@@ -244,7 +251,7 @@ fn recover(app: &WebApp, situation: &Situation<'_>, now: Timestamp, plan: Plan) 
 }
 
 /// Since when a running pod that once was ready is not.
-fn not_ready_since(pod: &k8s_openapi::api::core::v1::Pod) -> Option<Timestamp> {
+fn not_ready_since(pod: &Pod) -> Option<Timestamp> {
     let status = pod
         .status
         .as_ref()
@@ -271,6 +278,15 @@ fn next_look(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> Duratio
         at(change);
     }
     if let Rollout::Trial { progress, .. } = &situation.decision.rollout {
+        let measured = app
+            .spec
+            .strategy
+            .canary
+            .as_ref()
+            .is_some_and(|canary| canary.error_rate.is_some());
+        if measured {
+            at(now + SignedDuration::from_secs(MEASURE_EVERY));
+        }
         let step = usize::try_from(progress.step - 1).ok();
         let steps = app.spec.strategy.canary.as_ref().map(|canary| &canary.steps);
         let pause = steps
@@ -298,29 +314,4 @@ fn dynamic(plan: Plan, kind: Kind, object: Value) -> Plan {
     let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_string();
     let key = Key::namespaced(&text("namespace"), &text("name"));
     plan.child_dynamic(kind, key, object, Ownership::Controlled)
-}
-
-/// The Gateway API's HTTPRoute.
-pub fn http_route() -> Kind {
-    kind("gateway.networking.k8s.io", "HTTPRoute", "httproutes")
-}
-
-/// The Prometheus operator's ServiceMonitor.
-pub fn service_monitor() -> Kind {
-    kind("monitoring.coreos.com", "ServiceMonitor", "servicemonitors")
-}
-
-/// The Prometheus operator's PrometheusRule.
-pub fn rule() -> Kind {
-    kind("monitoring.coreos.com", "PrometheusRule", "prometheusrules")
-}
-
-fn kind(group: &'static str, name: &'static str, plural: &'static str) -> Kind {
-    Kind {
-        group: group.into(),
-        version: "v1".into(),
-        kind: name.into(),
-        plural: plural.into(),
-        scope: Scope::Namespaced,
-    }
 }

@@ -89,10 +89,23 @@ pub fn named(spec: &WebAppSpec) -> Named {
     found
 }
 
-/// Their digest, and what is missing.
+/// Their digest, and what is missing, as the cache knows it.
 pub fn look(app: &WebApp, config_maps: &Store<Digested<ConfigMap>>, secrets: &Store<Digested<Secret>>) -> References {
-    let named = named(&app.spec);
     let namespace = app.metadata.namespace.as_deref();
+    summary(
+        app,
+        |name| config_maps.named(namespace, name).map(|found| found.digest.clone()),
+        |name| secrets.named(namespace, name).map(|found| found.digest.clone()),
+    )
+}
+
+/// The same from whatever knows the digests by name.
+pub fn summary(
+    app: &WebApp,
+    config_map: impl Fn(&str) -> Option<String>,
+    secret: impl Fn(&str) -> Option<String>,
+) -> References {
+    let named = named(&app.spec);
     let mut lines = Vec::new();
     let mut missing = Vec::new();
     let mut note = |kind: &str, name: &str, need: Need, digest: Option<String>| match digest {
@@ -101,20 +114,10 @@ pub fn look(app: &WebApp, config_maps: &Store<Digested<ConfigMap>>, secrets: &St
         None => {}
     };
     for (name, need) in &named.config_maps {
-        note(
-            "ConfigMap",
-            name,
-            *need,
-            config_maps.named(namespace, name).map(|found| found.digest.clone()),
-        );
+        note("ConfigMap", name, *need, config_map(name));
     }
     for (name, need) in &named.secrets {
-        note(
-            "Secret",
-            name,
-            *need,
-            secrets.named(namespace, name).map(|found| found.digest.clone()),
-        );
+        note("Secret", name, *need, secret(name));
     }
     // Files are mounted one by one, and such mounts do not follow their ConfigMap: they roll the pods as well.
     for file in &app.spec.files {

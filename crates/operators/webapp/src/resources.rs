@@ -52,6 +52,19 @@ pub fn service_port(index: usize, port: &Port) -> i32 {
         .unwrap_or(if index == 0 { DEFAULT_PORT } else { port.container_port })
 }
 
+/// Where the application's own metrics are: a port of its container, and a path.
+pub fn metrics(app: &WebApp) -> Option<(u16, String)> {
+    let wanted = app.spec.monitoring.as_ref();
+    let named = wanted.and_then(|monitoring| monitoring.port.as_deref());
+    let port = ports(app)
+        .into_iter()
+        .find(|port| named.is_none_or(|name| port.name == name))?;
+    let path = wanted.map_or_else(stead_apis::webapp::defaults::metrics_path, |monitoring| {
+        monitoring.path.clone()
+    });
+    Some((u16::try_from(port.container_port).ok()?, path))
+}
+
 fn protocol(port: &Port) -> String {
     match port.protocol {
         Protocol::TCP => "TCP".to_string(),

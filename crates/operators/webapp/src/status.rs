@@ -6,6 +6,7 @@ use crate::plan::Situation;
 use crate::replicas::Replicas;
 use crate::resources::revision::Verdict;
 use crate::rollout::{Progress, Rollout, progress, revision_of};
+use crate::seen::OptionalKinds;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -81,7 +82,7 @@ pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebA
     status.available_replicas = sum(|s| s.available_replicas);
     status.updated_replicas = sum(|s| s.updated_replicas);
     status.summary = Some(format!("{}/{}", status.available_replicas, situation.replicas.count()));
-    status.selector = Some(selector_text(app));
+    status.selector = Some(names::selector_text(app));
     status.url = Some(url(app));
     status.resolved_image = resolved_image(situation).or(status.resolved_image);
     status.revision = situation.decision.revisions.last().map(|revision| revision.number);
@@ -103,7 +104,37 @@ pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebA
     status.phase = Some(phase(situation, previous));
     let readiness = readiness(app, situation, &status);
     set_conditions(&mut status, app, readiness, now);
+    note_missing_kinds(&mut status, app, situation.seen.optional, now);
     status
+}
+
+/// Says what of the spec cannot be carried out because the cluster does not have the kind; gone when it can.
+fn note_missing_kinds(status: &mut WebAppStatus, app: &WebApp, there: OptionalKinds, now: Timestamp) {
+    let route = app.spec.route.is_some() && !there.gateway;
+    let monitoring = app.spec.monitoring.is_some() && !there.monitoring;
+    let notes = [
+        (
+            "Exposed",
+            route,
+            "GatewayMissing",
+            "the cluster has no HTTPRoute: install the Gateway API, or use spec.ingress instead of spec.route",
+        ),
+        (
+            "Monitored",
+            monitoring,
+            "PrometheusMissing",
+            "the cluster has no ServiceMonitor and PrometheusRule: install the Prometheus operator, or remove spec.monitoring",
+        ),
+    ];
+    for (kind, missing, reason, message) in notes {
+        if missing {
+            let generation = app.metadata.generation.unwrap_or_default();
+            let condition = Condition::new(kind, Status::False, reason, message.to_string(), now).observed(generation);
+            conditions::set(&mut status.conditions, condition);
+        } else {
+            conditions::remove(&mut status.conditions, kind);
+        }
+    }
 }
 
 fn base(app: &WebApp) -> WebAppStatus {
@@ -239,29 +270,57 @@ fn set_conditions(status: &mut WebAppStatus, app: &WebApp, readiness: Readiness,
     }
 }
 
+/// Reasons for which a container that is confined may fail where it would not otherwise.
+const FAILED_TO_RUN: &[&str] = &[
+    "CrashLoopBackOff",
+    "ContainerFailed",
+    "RunContainerError",
+    "CreateContainerError",
+];
+
 /// What keeps the first pod that is not ready from being so, in a sentence.
 fn trouble(app: &WebApp, situation: &Situation<'_>) -> Option<String> {
     let mut pods: Vec<&Pod> = situation.seen.pods.iter().map(AsRef::as_ref).collect();
     pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    pods.into_iter().find_map(|pod| {
-        let (reason, message) = pod_trouble(pod)?;
-        let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let restricted = app
-            .spec
-            .security
-            .as_ref()
-            .is_some_and(|s| s.profile == Profile::Restricted);
-        let hint = if restricted && message.contains("runAsNonRoot") {
-            "; the image runs as root: set spec.security.runAsUser, or relax spec.security.profile to Default"
-        } else {
-            ""
-        };
-        Some(if message.is_empty() {
-            format!("{name}: {reason}")
-        } else {
-            format!("{name}: {reason}: {message}{hint}")
+    pods.into_iter()
+        .find_map(|pod| {
+            let (reason, message) = pod_trouble(pod)?;
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            let restricted = app
+                .spec
+                .security
+                .as_ref()
+                .is_some_and(|s| s.profile == Profile::Restricted);
+            let hint = if restricted && message.contains("runAsNonRoot") {
+                "; the image runs as root: set spec.security.runAsUser, or relax spec.security.profile to Default"
+            } else if restricted && FAILED_TO_RUN.contains(&reason.as_str()) {
+                "; if the image cannot run without root or capabilities, relax spec.security.profile to Default"
+            } else {
+                ""
+            };
+            Some(if message.is_empty() {
+                format!("{name}: {reason}{hint}")
+            } else {
+                format!("{name}: {reason}: {message}{hint}")
+            })
         })
-    })
+        .or_else(|| refused_pods(situation))
+}
+
+/// Why no pod is even made: what quota, policies or the namespace's Pod Security level refuse.
+fn refused_pods(situation: &Situation<'_>) -> Option<String> {
+    let status = situation.seen.stable.as_ref()?.status.as_ref()?;
+    let failure = status.conditions.iter().flatten();
+    let failure = failure
+        .into_iter()
+        .find(|c| c.type_ == "ReplicaFailure" && c.status == "True")?;
+    let message = failure.message.clone().unwrap_or_default();
+    let hint = if message.contains("violates PodSecurity") {
+        "; the namespace asks for more: set spec.security.profile to Restricted"
+    } else {
+        ""
+    };
+    Some(format!("{message}{hint}"))
 }
 
 /// Why a pod is not ready: what its containers wait for, else why it was not scheduled.
@@ -298,14 +357,6 @@ pub fn pod_trouble(pod: &Pod) -> Option<(String, String)> {
         unscheduled.reason.clone().unwrap_or_default(),
         unscheduled.message.clone().unwrap_or_default(),
     ))
-}
-
-fn selector_text(app: &WebApp) -> String {
-    let pairs: Vec<String> = names::selector(app)
-        .into_iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    pairs.join(",")
 }
 
 /// From outside where the spec makes a way, else the address inside the cluster.

@@ -1,8 +1,10 @@
 //! What tells Prometheus about the operator: where its metrics are, and when to wake somebody.
 
 use super::builders::{Place, labels, metadata};
+use super::dashboard;
 use crate::commands::operator::NAME;
 use serde_json::{Value, json};
+use stead_webapp::resources::monitor::RUNBOOKS;
 
 /// An alert: its name, how bad it is, what is true, for how long, and a sentence for whoever is woken.
 struct Alert {
@@ -49,6 +51,21 @@ const ALERTS: &[Alert] = &[
         lasting: "0m",
         summary: "{{ $labels.controller }} and somebody else keep undoing each other's writes.",
     },
+    Alert {
+        name: "WebAppNotReady",
+        severity: "critical",
+        // Every replica of the operator shows every application; one that says it is ready is enough.
+        expression: "max by (namespace, name) (stead_webapp_ready) == 0",
+        lasting: "10m",
+        summary: "WebApp {{ $labels.namespace }}/{{ $labels.name }} has not been ready for 10 minutes.",
+    },
+    Alert {
+        name: "WebAppRolledBack",
+        severity: "warning",
+        expression: "max by (namespace, name) (stead_webapp_rolled_back) == 1",
+        lasting: "0m",
+        summary: "A change of WebApp {{ $labels.namespace }}/{{ $labels.name }} failed; the last good revision runs.",
+    },
 ];
 
 pub fn build(place: &Place) -> Vec<Value> {
@@ -58,6 +75,7 @@ pub fn build(place: &Place) -> Vec<Value> {
             "spec": {"selector": {"matchLabels": labels()}, "endpoints": [{"port": "metrics", "interval": "30s"}]}}),
         json!({"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": metadata(place, NAME),
             "spec": {"groups": [{"name": NAME, "rules": rules}]}}),
+        dashboard::build(place),
     ]
 }
 
@@ -69,7 +87,7 @@ fn rule(alert: &Alert) -> Value {
         "labels": {"severity": alert.severity},
         "annotations": {
             "summary": alert.summary,
-            "runbook_url": format!("https://stead.dev/runbooks/{}", alert.name),
+            "runbook_url": format!("{RUNBOOKS}/{}", alert.name),
         },
     })
 }

@@ -8,6 +8,7 @@ use kube::Client;
 use serde_json::Value;
 use std::time::Duration;
 use stead::{Namespaces, Rule};
+use stead_webapp::foreign::is_optional;
 use tokio_util::sync::CancellationToken;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -81,7 +82,11 @@ impl Lookout {
 
     /// Every resource that is watched.
     fn listed(&self) -> impl Iterator<Item = (&Rule, &str)> {
-        let rules = self.rules.iter().filter(|rule| rule.verbs.contains("list"));
+        // What comes with other projects need not be there.
+        let rules = self
+            .rules
+            .iter()
+            .filter(|rule| rule.verbs.contains("list") && !is_optional(&rule.group));
         rules.flat_map(|rule| rule.resources.iter().map(move |resource| (rule, resource.as_str())))
     }
 

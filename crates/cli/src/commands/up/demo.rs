@@ -1,7 +1,7 @@
 //! `stead up --demo`: a sample application, its way to Ready, and an answer from it.
 
 use crate::failure::Hint;
-use crate::terminal::progress;
+use crate::terminal::{Colour, Paint, progress};
 use anyhow::{Context, Result, anyhow};
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, Patch, PatchParams};
@@ -80,19 +80,23 @@ fn door() -> serde_json::Value {
 async fn follow(apps: &Api<WebApp>, deadline: Instant) -> Result<()> {
     let started = Instant::now();
     let mut last = String::new();
+    let paint = Paint::of_errors();
     loop {
         let app = apps.get(NAME).await.context("cannot read the sample")?;
         let status = app.status.unwrap_or_default();
         let ready = conditions::get(&status.conditions, "Ready");
         let phase = status.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
         let words = ready.map(|ready| ready.message.clone()).unwrap_or_default();
+        let is_ready = conditions::is_true(&status.conditions, "Ready");
         let line = format!("{phase:<15} {words}");
         if line != last && !phase.is_empty() {
-            let elapsed = started.elapsed().as_secs_f32();
-            progress(&format!("{elapsed:>5.1} s  webapp/{NAME}  {line}"));
+            let elapsed = paint.colour(Colour::Quiet, &format!("{:>5.1} s", started.elapsed().as_secs_f32()));
+            let colour = if is_ready { Colour::Good } else { Colour::Waiting };
+            let phase = paint.colour(colour, &format!("{phase:<15}"));
+            progress(&format!("{elapsed}  webapp/{NAME}  {phase} {words}"));
             last = line;
         }
-        if conditions::is_true(&status.conditions, "Ready") {
+        if is_ready {
             return Ok(());
         }
         if Instant::now() > deadline {

@@ -111,7 +111,9 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
             builder = builder.probes(listener);
         }
         let manager = builder.build();
-        stead_webapp::WebAppOperator::add_to(&manager);
+        let pods = ToPods(settings.network.clone());
+        let dial = Arc::new(move |to: SocketAddr| pods.dial(to).unwrap_or_else(|| Box::pin(TcpStream::connect(to))));
+        stead_webapp::WebAppOperator::add_with(&manager, dial);
         run(&mut running, "operators", manager, stop);
     }
     Ok(running)

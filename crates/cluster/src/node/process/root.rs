@@ -7,10 +7,13 @@
 use super::spec::{Access, Inside};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
+use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 const NONE: Option<&str> = None;
+/// Links that are followed on one path before it is taken for a circle, as the kernel does.
+const MOST_LINKS: usize = 40;
 
 /// Builds the root and moves this process into it.
 pub fn enter(inside: &Inside) -> io::Result<()> {
@@ -111,11 +114,40 @@ fn devices(root: &Path) -> io::Result<()> {
 }
 
 /// The place of an absolute path of the container below its root, whatever it looks like.
+///
+/// Links on the way are followed as the container would: `/var/run` is often one to `/run`, and followed from here it
+/// would lead to the machine's own directory. The last part stays a link; whoever mounts there decides.
 fn under(root: &Path, path: &Path) -> PathBuf {
-    let parts = path
-        .components()
-        .filter(|part| matches!(part, std::path::Component::Normal(_)));
-    parts.fold(root.to_owned(), |whole, part| whole.join(part))
+    let parts = |path: &Path| -> Vec<OsString> {
+        path.components()
+            .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir))
+            .map(|part| part.as_os_str().to_owned())
+            .rev()
+            .collect()
+    };
+    let mut left = parts(path);
+    let mut found: Vec<OsString> = Vec::new();
+    let mut links = 0;
+    while let Some(part) = left.pop() {
+        if part == ".." {
+            found.pop();
+            continue;
+        }
+        found.push(part);
+        let place = root.join(found.iter().collect::<PathBuf>());
+        let link = std::fs::read_link(&place)
+            .ok()
+            .filter(|_| !left.is_empty() && links < MOST_LINKS);
+        if let Some(link) = link {
+            links += 1;
+            found.pop();
+            if link.is_absolute() {
+                found.clear();
+            }
+            left.extend(parts(&link));
+        }
+    }
+    root.join(found.iter().collect::<PathBuf>())
 }
 
 fn bind(source: &Path, target: &Path, access: Access) -> io::Result<()> {
@@ -139,4 +171,27 @@ fn bind(source: &Path, target: &Path, access: Access) -> io::Result<()> {
         mount(NONE, target, NONE, flags, NONE)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_followed_inside_the_root_and_never_out_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("run")).unwrap();
+        std::fs::create_dir(root.path().join("var")).unwrap();
+        std::os::unix::fs::symlink("/run", root.path().join("var/run")).unwrap();
+        std::os::unix::fs::symlink("../../../etc", root.path().join("var/up")).unwrap();
+        std::os::unix::fs::symlink("circle", root.path().join("circle")).unwrap();
+        let inside = |path: &str| {
+            let place = under(root.path(), Path::new(path));
+            place.strip_prefix(root.path()).unwrap().display().to_string()
+        };
+        assert_eq!(inside("/var/run/secrets/token"), "run/secrets/token");
+        assert_eq!(inside("/var/up/passwd"), "etc/passwd");
+        assert_eq!(inside("/../../etc/x"), "etc/x");
+        assert!(inside("/circle/x").ends_with("x"));
+    }
 }

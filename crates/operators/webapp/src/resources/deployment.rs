@@ -5,6 +5,7 @@ use crate::names::{self, Track};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 use stead_apis::WebApp;
 use stead_apis::webapp::strategy::StrategyType;
@@ -66,14 +67,15 @@ fn strategy(app: &WebApp, track: Track) -> DeploymentStrategy {
             rolling_update: None,
         },
         (StrategyType::RollingUpdate | StrategyType::Canary, _) | (StrategyType::Recreate, Track::Canary) => {
-            let limits = RollingUpdateDeployment {
-                max_surge: wanted.max_surge.clone(),
-                max_unavailable: wanted.max_unavailable.clone(),
-            };
-            let limited = limits != RollingUpdateDeployment::default();
+            // Kubernetes' own defaults, said by us: what the server fills in belongs to nobody, would stay when the
+            // strategy becomes Recreate, and is forbidden beside it.
+            let quarter = || Some(IntOrString::String("25%".to_string()));
             DeploymentStrategy {
                 type_: Some("RollingUpdate".to_string()),
-                rolling_update: limited.then_some(limits),
+                rolling_update: Some(RollingUpdateDeployment {
+                    max_surge: wanted.max_surge.clone().or_else(quarter),
+                    max_unavailable: wanted.max_unavailable.clone().or_else(quarter),
+                }),
             }
         }
     }

@@ -5,8 +5,8 @@ use crate::names;
 use serde_json::{Value, json};
 use stead_apis::WebApp;
 
-/// Where the explanation of an alert is.
-const RUNBOOKS: &str = "https://stead.dev/docs/runbooks";
+/// Where the explanation of an alert is, by its name.
+pub const RUNBOOKS: &str = "https://stead.dev/docs/runbooks";
 
 /// The ServiceMonitor, where the spec says that there are metrics.
 pub fn service_monitor(app: &WebApp) -> Option<Value> {
@@ -30,7 +30,7 @@ pub fn rules(app: &WebApp) -> Option<Value> {
     app.spec.monitoring.as_ref()?;
     let name = app.metadata.name.clone().unwrap_or_default();
     let namespace = app.metadata.namespace.clone().unwrap_or_default();
-    let series = format!("stead_webapp_ready{{namespace=\"{namespace}\",name=\"{name}\"}}");
+    let series = format!("max(stead_webapp_ready{{namespace=\"{namespace}\",name=\"{name}\"}})");
     Some(object(
         app,
         "PrometheusRule",

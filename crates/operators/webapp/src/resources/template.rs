@@ -7,13 +7,15 @@ use super::{ports, protocol};
 use crate::names;
 use crate::resources::files;
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, ContainerPort, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, SeccompProfile,
-    SecurityContext, TCPSocketAction, TopologySpreadConstraint,
+    Capabilities, Container, ContainerPort, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
+    SeccompProfile, SecurityContext, TCPSocketAction, TopologySpreadConstraint,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::ObjectMeta;
 use stead_apis::WebApp;
+use stead_apis::webapp::Advice;
 use stead_apis::webapp::container::{Profile, Security};
 
 /// The name of the application's own container.
@@ -84,7 +86,7 @@ fn container(app: &WebApp, security: &Security) -> Container {
         env: some_list(spec.env.clone()),
         env_from: some_list(spec.env_from.clone()),
         ports: Some(listed.collect()),
-        resources: spec.resources.clone(),
+        resources: requirements(app),
         volume_mounts: some_list(mounts),
         startup_probe: probes.startup,
         readiness_probe: Some(probes.readiness.unwrap_or_else(|| connects(app))),
@@ -92,6 +94,35 @@ fn container(app: &WebApp, security: &Security) -> Container {
         ..Container::default()
     };
     hardened(main, security)
+}
+
+/// What the spec asks for, or what observed use advises where the spec leaves it to that. A request is never above its
+/// limit: such a pod would be refused.
+fn requirements(app: &WebApp) -> Option<ResourceRequirements> {
+    let mut wanted = app.spec.resources.clone();
+    let advice = app.status.as_ref().and_then(|status| status.advice.as_ref());
+    if let Some(advice) = advice.filter(|_| app.spec.advice == Advice::Apply) {
+        let wanted = wanted.get_or_insert_default();
+        for (name, advised) in [("cpu", &advice.cpu), ("memory", &advice.memory)] {
+            let limit = wanted.limits.as_ref().and_then(|limits| limits.get(name)).cloned();
+            let request = match limit {
+                Some(limit) if is_more(advised, &limit.0) => limit,
+                _ => Quantity(advised.clone()),
+            };
+            wanted
+                .requests
+                .get_or_insert_default()
+                .insert(name.to_string(), request);
+        }
+    }
+    wanted
+}
+
+fn is_more(one: &str, other: &str) -> bool {
+    let read = |text: &str| text.parse::<stead_machinery::quantity::Quantity>().ok();
+    read(one)
+        .zip(read(other))
+        .is_some_and(|(one, other)| one.as_f64() > other.as_f64())
 }
 
 /// Ready when the first port takes connections: right for any server, and asks nothing of the application.

@@ -74,3 +74,42 @@ fn a_bad_version_never_leaves_the_trial() {
     assert_eq!(replicas(&world, "shop-canary"), None);
     assert_eq!(world.ready_condition().reason, "RolledBack");
 }
+
+#[test]
+fn too_many_failed_requests_condemn_a_version_that_looks_well() {
+    let mut world = World::ready(json!({
+        "image": "nginx:1.25", "replicas": 10,
+        "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 10, "pauseSeconds": 600}],
+            "errorRate": {"metric": "http_requests_total", "maxPercent": 5}}},
+    }));
+    world.edit(|spec| spec.image = "nginx:1.26".to_string());
+    world.settle();
+    world.pods_become_available();
+    world.seen.failed_requests = Some(4.9);
+    world.settle();
+    assert_eq!(replicas(&world, "shop-canary"), Some(1), "few failures are borne");
+    let plan = world.plan().to_string();
+    assert!(
+        plan.ends_with("then check again in 5s"),
+        "requests are counted often: {plan}"
+    );
+    world.seen.failed_requests = Some(5.1);
+    world.settle();
+    assert_eq!(
+        (replicas(&world, "shop"), replicas(&world, "shop-canary")),
+        (Some(10), None)
+    );
+    assert_eq!(world.ready_condition().reason, "RolledBack");
+}
+
+#[test]
+fn restarts_of_a_trial_pod_condemn_the_version() {
+    let mut world = ready();
+    world.edit(|spec| spec.image = "nginx:1.26".to_string());
+    world.settle();
+    let restless = json!({"metadata": {"name": "shop-canary-1", "labels": {"stead.dev/track": "canary"}}, "status": {
+        "containerStatuses": [{"name": "app", "image": "x", "imageID": "", "ready": true, "restartCount": 3}]}});
+    world.seen.pods = vec![std::sync::Arc::new(serde_json::from_value(restless).unwrap())];
+    world.settle();
+    assert_eq!(world.ready_condition().reason, "RolledBack");
+}

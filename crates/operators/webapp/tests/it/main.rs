@@ -4,6 +4,7 @@
 
 mod canary;
 mod life;
+mod recovery;
 mod rollback;
 mod spec_changes;
 mod world;

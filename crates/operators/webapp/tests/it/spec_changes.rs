@@ -182,3 +182,91 @@ fn the_restricted_profile_is_one_field() {
     assert_eq!(container["capabilities"]["drop"][0], "ALL");
     assert_eq!(container["allowPrivilegeEscalation"], false);
 }
+
+#[test]
+fn what_the_spec_does_not_say_has_good_defaults() {
+    let world = World::ready(with(json!({})));
+    let spec = &world.deployment()["spec"]["template"]["spec"];
+    let container = &spec["containers"][0];
+    assert_eq!(
+        container["readinessProbe"]["tcpSocket"]["port"], "http",
+        "ready when it takes connections"
+    );
+    assert_eq!(
+        container["livenessProbe"],
+        Value::Null,
+        "a bad one does more harm than good"
+    );
+    assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+    assert_eq!(
+        container["securityContext"]["runAsNonRoot"],
+        Value::Null,
+        "no common image breaks"
+    );
+    assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!(spec["automountServiceAccountToken"], false);
+    let spread = spec["topologySpreadConstraints"].as_array().unwrap();
+    let keys: Vec<&str> = spread.iter().filter_map(|over| over["topologyKey"].as_str()).collect();
+    assert_eq!(keys, ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]);
+    assert!(spread.iter().all(|over| over["whenUnsatisfiable"] == "ScheduleAnyway"));
+    let budget = world.child("PodDisruptionBudget", "shop").unwrap();
+    assert_eq!(budget["spec"]["maxUnavailable"], 1);
+}
+
+#[test]
+fn an_ingress_or_a_route_leads_to_the_service_with_tls() {
+    let world = World::ready(with(
+        json!({"ingress": {"host": "shop.example.com", "tlsSecretName": "shop-tls", "className": "front"}}),
+    ));
+    let ingress = world.child("Ingress", "shop").unwrap();
+    assert_eq!(
+        ingress["spec"]["tls"][0],
+        json!({"hosts": ["shop.example.com"], "secretName": "shop-tls"})
+    );
+    let backend = &ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"];
+    assert_eq!(*backend, json!({"name": "shop", "port": {"number": 80}}));
+    let status = world.app.status.as_ref().unwrap();
+    assert_eq!(status.url.as_deref(), Some("https://shop.example.com/"));
+
+    let mut world = World::new(with(json!({"route": {"hostnames": ["shop.example.com"],
+        "gateway": {"name": "door", "namespace": "edge", "sectionName": "https"}}})));
+    world.seen.optional.gateway = true;
+    world.settle();
+    let route = world.child("HTTPRoute", "shop").unwrap();
+    assert_eq!(
+        route["spec"]["parentRefs"][0],
+        json!({"name": "door", "namespace": "edge", "sectionName": "https"})
+    );
+    assert_eq!(
+        route["spec"]["rules"][0]["backendRefs"][0],
+        json!({"name": "shop", "port": 80})
+    );
+}
+
+#[test]
+fn pods_are_replaced_as_the_strategy_says() {
+    let strategy = |kind: Value| {
+        let world = World::ready(with(json!({"strategy": kind})));
+        world.deployment()["spec"]["strategy"].clone()
+    };
+    assert_eq!(strategy(json!({"type": "Recreate"})), json!({"type": "Recreate"}));
+    let limits = json!({"type": "RollingUpdate", "maxSurge": 2, "maxUnavailable": "10%"});
+    assert_eq!(
+        strategy(limits),
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": "10%"}})
+    );
+}
+
+#[test]
+fn the_image_that_really_runs_is_in_the_status_with_its_digest() {
+    let mut world = World::ready(with(json!({})));
+    let digest = format!("docker.io/library/nginx@sha256:{}", "a".repeat(64));
+    let pod = json!({"metadata": {"name": "shop-1", "namespace": "default"},
+        "spec": {"containers": [{"name": "app", "image": "nginx:1.25"}]},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "app", "image": "nginx:1.25", "imageID": digest,
+            "ready": true, "restartCount": 0}]}});
+    world.seen.pods = vec![std::sync::Arc::new(serde_json::from_value(pod).unwrap())];
+    world.settle();
+    let status = world.app.status.as_ref().unwrap();
+    assert_eq!(status.resolved_image.as_deref(), Some(digest.as_str()));
+}

@@ -1,0 +1,158 @@
+//! `stead plan` and `stead export` on a running cluster.
+
+use crate::binary::{PATIENCE, Up, command, kubectl, stead, succeeded};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+const APP: &str = "
+apiVersion: stead.dev/v1
+kind: WebApp
+metadata:
+  name: shop
+  labels:
+    team: blue
+spec:
+  image: nginx:1.25
+  replicas: 2
+  envFrom:
+  - configMapRef: {name: settings}
+  - secretRef: {name: password}
+  ingress: {host: shop.example.com}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {COLOUR: green}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: password}
+stringData: {PASSWORD: hunter2}
+";
+
+/// A cluster of hollow nodes with the operator, where there are a binary and kubectl.
+fn cluster() -> Option<(PathBuf, Up)> {
+    let binary = stead()?;
+    kubectl()?;
+    let parts = "controllers,scheduler,nodes,operators";
+    let up = Up::start(&["--ephemeral", "--runtime", "hollow", "--parts", parts])?;
+    Some((binary, up))
+}
+
+fn run(binary: &Path, up: &Up, arguments: &[&str]) -> String {
+    succeeded(
+        command(binary, up.place.path())
+            .env("KUBECONFIG", &up.kubeconfig)
+            .args(arguments),
+    )
+}
+
+fn ready(up: &Up, namespace: &str) {
+    let timeout = format!("--timeout={}s", PATIENCE.as_secs());
+    up.run(&[
+        "wait",
+        "webapp/shop",
+        "-n",
+        namespace,
+        "--for=condition=Ready",
+        &timeout,
+    ]);
+}
+
+/// The verb of a step of a plan, by kind.
+fn verb<'a>(plan: &'a Value, kind: &str) -> Option<&'a str> {
+    let steps = plan[0]["steps"].as_array()?;
+    steps.iter().find(|step| step["kind"] == kind)?["verb"].as_str()
+}
+
+#[test]
+fn a_plan_shows_what_would_change_and_changes_nothing() {
+    let Some((binary, up)) = cluster() else { return };
+    let only_app = APP.split("---").next().expect("the application");
+    let file = up.file("app.yaml", only_app);
+    let plan = |file: &str| -> Value {
+        serde_json::from_str(&run(&binary, &up, &["plan", "-f", file, "-o", "json"])).expect("JSON")
+    };
+    // What it refers to is not there yet: the operator would wait, and make no pods.
+    let waits = plan(&file);
+    assert_eq!(
+        (verb(&waits, "Service"), verb(&waits, "Deployment")),
+        (Some("create"), None)
+    );
+    assert!(
+        waits[0]["ready"]
+            .as_str()
+            .is_some_and(|why| why.contains("Secret password")),
+        "{waits:#}"
+    );
+    up.apply(APP);
+    ready(&up, "default");
+
+    let version = || {
+        up.run(&[
+            "get",
+            "deploy,ing,svc,webapp",
+            "-o",
+            "jsonpath={.items[*].metadata.resourceVersion}",
+        ])
+    };
+    let before = version();
+    assert_eq!(verb(&plan(&file), "Deployment"), Some("keep"));
+    assert!(run(&binary, &up, &["plan", "-f", &file]).contains("nothing changes"));
+    let changed = only_app
+        .replace("nginx:1.25", "nginx:1.27")
+        .replace("  ingress: {host: shop.example.com}\n", "");
+    let changed = up.file("changed.yaml", &changed);
+    let lines = run(&binary, &up, &["plan", "-f", &changed]);
+    assert!(
+        lines.contains("change  Deployment shop  (its pods are replaced)"),
+        "{lines}"
+    );
+    assert!(
+        lines.contains("spec.template.spec.containers[app].image: nginx:1.25 -> nginx:1.27"),
+        "{lines}"
+    );
+    assert!(lines.contains("delete  Ingress shop"), "{lines}");
+    assert_eq!(version(), before, "a plan changes nothing");
+
+    let wrong = up.file("wrong.yaml", &only_app.replace("replicas: 2", "replicas: 5000"));
+    let refused = command(&binary, up.place.path())
+        .env("KUBECONFIG", &up.kubeconfig)
+        .args(["plan", "-f", &wrong])
+        .output()
+        .expect("the binary starts");
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{words}");
+    assert!(
+        words.contains("the cluster would refuse it") && words.contains("spec.replicas"),
+        "{words}"
+    );
+}
+
+#[test]
+fn an_exported_application_lives_in_another_namespace_with_its_configuration() {
+    let Some((binary, up)) = cluster() else { return };
+    up.apply(APP);
+    ready(&up, "default");
+    let exported = run(&binary, &up, &["export", "webapp", "shop"]);
+    assert!(
+        !exported.contains("namespace:") && !exported.contains("uid:"),
+        "{exported}"
+    );
+    up.run(&["create", "namespace", "staging"]);
+    let file = up.file("exported.yaml", &exported);
+    up.run(&["apply", "-n", "staging", "-f", &file]);
+    ready(&up, "staging");
+    let password = "jsonpath={.data.PASSWORD}";
+    assert_eq!(
+        up.run(&["get", "secret", "password", "-n", "staging", "-o", password]),
+        "aHVudGVyMg=="
+    );
+    let team = "jsonpath={.metadata.labels.team}";
+    assert_eq!(up.run(&["get", "webapp", "shop", "-n", "staging", "-o", team]), "blue");
+    let without = run(&binary, &up, &["export", "webapp", "shop", "--secrets", "omit"]);
+    assert!(
+        !without.contains("aHVudGVyMg==") && without.contains("COLOUR"),
+        "{without}"
+    );
+}
