@@ -42,6 +42,16 @@ pub struct Controller {
     pub(crate) rules: Vec<Rule>,
     pub(crate) root: Option<Kind>,
     pub(crate) triggers: Vec<Trigger>,
+    writes: Writes,
+}
+
+/// Who writes, and so what is known about the rights that it takes.
+#[derive(Clone, Copy, PartialEq)]
+enum Writes {
+    /// The framework does, from plans: exactly what that needs is asked for.
+    Planned,
+    /// The reconciler does, in ways of its own.
+    Freely,
 }
 
 /// How a controller behaves.
@@ -107,12 +117,15 @@ impl Controller {
             rules: Vec::new(),
             root: None,
             triggers: Vec::new(),
+            writes: Writes::Freely,
         }
     }
 
     /// A controller that observes, plans and applies, for the operator's root kind.
     pub fn operator<O: Operator>(name: &str, operator: O) -> Self {
-        let mut controller = Controller::new(name, Planned::new(operator)).for_::<O::Root>();
+        let mut controller = Controller::new(name, Planned::new(operator));
+        controller.writes = Writes::Planned;
+        let mut controller = controller.for_::<O::Root>();
         controller.rules.extend(Rule::owner::<O::Root>());
         controller
             .rules
@@ -128,9 +141,16 @@ impl Controller {
     /// The kind whose objects are the keys, or some of them.
     pub fn for_source<K: Typed>(mut self, source: Source<K>) -> Self {
         self.root = Some(Kind::of::<K>());
-        self.rules.push(Rule::read::<K>());
+        self.rules.push(self.reading::<K>());
         self.sources.push(source.into_roots());
         self
+    }
+
+    fn reading<K: Typed>(&self) -> Rule {
+        match self.writes {
+            Writes::Planned => Rule::cache::<K>(),
+            Writes::Freely => Rule::read::<K>(),
+        }
     }
 
     /// A kind of which the roots own objects: by controller owner reference.
@@ -140,10 +160,15 @@ impl Controller {
 
     /// A kind of which the roots own objects, or some of them.
     pub fn owns_source<K: Typed + Serialize>(mut self, source: Source<K>) -> Self {
-        self.rules.push(Rule::read::<K>());
-        self.rules.push(Rule::apply::<K>());
-        self.rules
-            .extend((source.life() == Life::Pruned).then(Rule::prune::<K>));
+        self.rules.push(self.reading::<K>());
+        match self.writes {
+            Writes::Freely => self.rules.push(Rule::write::<K>()),
+            Writes::Planned => {
+                self.rules.push(Rule::apply::<K>());
+                self.rules
+                    .extend((source.life() == Life::Pruned).then(Rule::prune::<K>));
+            }
+        }
         let root = self.root.clone();
         self.sources.push(source.into_owned(root));
         self
@@ -160,7 +185,7 @@ impl Controller {
         source: Source<K>,
         keys: impl Fn(&K) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
-        self.rules.push(Rule::read::<K>());
+        self.rules.push(self.reading::<K>());
         self.sources.push(source.into_mapped(keys));
         self
     }

@@ -29,8 +29,13 @@ impl Rule {
     }
 
     /// What a cache of the kind needs.
-    pub fn read<K: Typed>() -> Self {
+    pub fn cache<K: Typed>() -> Self {
         Rule::of::<K>("", &["list", "watch"])
+    }
+
+    /// What a controller needs that also reads single objects past the cache.
+    pub fn read<K: Typed>() -> Self {
+        Rule::of::<K>("", &["get", "list", "watch"])
     }
 
     /// What applying children of the kind needs. An apply that creates is a patch, and needs both rights.
@@ -125,10 +130,10 @@ mod tests {
     #[test]
     fn rules_with_the_same_verbs_become_one() {
         let rules = vec![
-            Rule::read::<Deployment>(),
+            Rule::cache::<Deployment>(),
             Rule::apply::<Deployment>(),
             Rule::prune::<Deployment>(),
-            Rule::read::<StatefulSet>(),
+            Rule::cache::<StatefulSet>(),
             Rule::apply::<StatefulSet>(),
             Rule::prune::<StatefulSet>(),
         ];

@@ -29,6 +29,7 @@ pub enum Tool {
     Etcdctl,
     /// Helm.
     Helm,
+    /// Prometheus' own check of rules.
     Promtool,
 }
 

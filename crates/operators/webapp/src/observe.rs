@@ -106,7 +106,7 @@ impl WebAppOperator {
         let by_pod = users(apps, |app| {
             vec![format!("{}/{}", namespace(&app.metadata.namespace), names::child(app))]
         });
-        let nodes = self.nodes.is_some().then(Rule::read::<Node>);
+        let nodes = self.nodes.is_some().then(Rule::cache::<Node>);
         let controller = Controller::operator(Self::NAME, self)
             .owns::<Deployment>()
             // Every application has its Service; it has no other life than the application's own.
