@@ -23,7 +23,7 @@ pub fn mounttest(flags: &Flags) -> ExitCode {
         ("new_file_0660", |path| new_file(path, 0o660)),
         ("new_file_0777", |path| new_file(path, 0o777)),
         ("file_mode", |path| {
-            let mode = std::fs::symlink_metadata(path)?.permissions().mode();
+            let mode = std::fs::metadata(path)?.permissions().mode();
             print(&format!("mode of file \"{path}\": {}", letters(mode, Kind::Shown)))
         }),
         ("file_perm", |path| {
