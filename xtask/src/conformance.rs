@@ -11,10 +11,11 @@ mod publish;
 mod report;
 
 use crate::kubernetes;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use lists::{List, Test};
 use report::Verdict;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -44,6 +45,9 @@ pub struct Options {
     /// Judge the cluster of this kubeconfig instead of starting one
     #[arg(long, conflicts_with = "program")]
     kubeconfig: Option<PathBuf>,
+    /// Take the verdicts from ginkgo's JSON reports of earlier runs instead of running anything
+    #[arg(long, value_name = "FILE")]
+    report: Vec<PathBuf>,
     /// Write the results into docs/conformance.md; needs whole lists
     #[arg(long, conflicts_with_all = ["focus", "quick"])]
     publish: bool,
@@ -68,7 +72,10 @@ pub fn run(options: Options) -> Result<()> {
     if tests.is_empty() {
         bail!("no test of these lists has such a name");
     }
-    let results = run_tests(&options, &tests)?;
+    let results = match options.report.as_slice() {
+        [] => run_tests(&options, &tests)?,
+        reports => read_reports(reports, &tests)?,
+    };
     print!("{}", report::by_group(&results));
     print!("{}", report::not_passed(&results));
     if options.publish {
@@ -94,6 +101,7 @@ pub fn run_quick_part() -> Result<()> {
         runtime: Runtime::Hollow,
         program: None,
         kubeconfig: None,
+        report: Vec::new(),
         publish: false,
     })
 }
@@ -124,12 +132,26 @@ fn run_tests(options: &Options, tests: &[Test]) -> Result<Vec<report::Outcome>> 
         );
         let ran = judge.run(&tests, procs, &kubeconfig, &folder.join(name), &log)?;
         eprintln!("{} s", began.elapsed().as_secs());
-        outcomes.extend(tests.iter().map(|test| report::Outcome {
-            test: (*test).clone(),
-            verdict: ran.get(&test.name).cloned().unwrap_or(Verdict::NotRun),
-        }));
+        outcomes.extend(tests.into_iter().map(|test| outcome(test, &ran)));
     }
     Ok(outcomes)
+}
+
+/// What the reports of earlier runs say of these tests; a later report has the last word.
+fn read_reports(reports: &[PathBuf], tests: &[Test]) -> Result<Vec<report::Outcome>> {
+    let mut verdicts = BTreeMap::new();
+    for path in reports {
+        let file = std::fs::File::open(path).with_context(|| format!("opening {}", path.display()))?;
+        verdicts.extend(report::read(file)?);
+    }
+    Ok(tests.iter().map(|test| outcome(test, &verdicts)).collect())
+}
+
+fn outcome(test: &Test, verdicts: &BTreeMap<String, Verdict>) -> report::Outcome {
+    report::Outcome {
+        test: test.clone(),
+        verdict: verdicts.get(&test.name).cloned().unwrap_or(Verdict::NotRun),
+    }
 }
 
 /// Whether the upstream tests are here, built now if they can be.
