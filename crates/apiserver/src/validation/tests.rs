@@ -24,6 +24,24 @@ fn a_selector_that_does_not_match_its_template_is_refused_in_kubernetes_words() 
     );
 }
 
+#[test]
+fn containers_of_a_stateful_set_may_mount_its_claims_and_nothing_that_is_not_there() {
+    let set = |mount: &str| {
+        let container = json!({"name": "c", "image": "i", "volumeMounts": [{"name": mount, "mountPath": "/data"}]});
+        json!({"spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}}],
+        }})
+    };
+    assert_eq!(messages("apps", "statefulsets", set("data")), Vec::<String>::new());
+    assert_eq!(
+        messages("apps", "statefulsets", set("other")),
+        ["spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"other\""]
+    );
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

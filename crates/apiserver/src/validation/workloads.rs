@@ -2,7 +2,7 @@
 
 use super::check::{Errors, Field};
 use super::pods;
-use serde_json::Value;
+use serde_json::{Value, json};
 use stead_machinery::selector::LabelSelector;
 
 pub fn deployment(deployment: &Field<'_>, errors: &mut Errors) {
@@ -99,8 +99,33 @@ pub fn stateful_set(set: &Field<'_>, errors: &mut Errors) {
     });
     let service = spec.at("serviceName");
     errors.named_if_set(&service, stead_machinery::names::dns1123_label);
-    selected_template(&spec, "statefulset", errors);
+    let with_claims = with_claims(&spec);
+    let whole = Field {
+        value: &with_claims,
+        path: spec.path.clone(),
+    };
+    selected_template(&whole, "statefulset", errors);
     always_restarts(&spec, errors);
+}
+
+/// The spec of a StatefulSet with the volumes that its pods get from their claims, which containers may mount.
+fn with_claims(spec: &Field<'_>) -> Value {
+    let mut whole = spec.value.clone();
+    let claims = spec.at("volumeClaimTemplates");
+    let names = claims.items().map(|claim| claim.at("metadata").at("name").text());
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    if names.is_empty() {
+        return whole;
+    }
+    if let Some(Value::Object(pod)) = whole.pointer_mut("/template/spec") {
+        let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
+        if let Value::Array(volumes) = volumes {
+            // A claim takes the place of a volume of its name.
+            volumes.retain(|volume| !names.iter().any(|name| volume["name"] == **name));
+            volumes.extend(names.iter().map(|name| json!({"name": name, "emptyDir": {}})));
+        }
+    }
+    whole
 }
 
 pub fn daemon_set(set: &Field<'_>, errors: &mut Errors) {

@@ -135,7 +135,10 @@ async fn claims_outlive_pods_and_go_when_the_policy_says_so() {
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}}}});
     let policy = json!({"whenScaled": "Delete", "whenDeleted": "Retain"});
-    let extra = json!({"volumeClaimTemplates": [claim], "persistentVolumeClaimRetentionPolicy": policy});
+    let mut mounting = template("db", json!({}));
+    mounting["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    let extra = json!({"volumeClaimTemplates": [claim], "persistentVolumeClaimRetentionPolicy": policy,
+        "template": mounting});
     set(&cluster, 2, json!({}), extra).await;
     until(&cluster, "statefulsets/db", minutes(1), ready(2)).await;
     let before = cluster.get("persistentvolumeclaims/data-db-0").await.expect("a claim");
