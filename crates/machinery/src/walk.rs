@@ -89,6 +89,38 @@ pub fn default(value: &mut Value, schema: SchemaRef<'_>) {
     default_level(value, schema, DEEPEST);
 }
 
+/// Drops every null that is no value and has no default either: it says nothing. Items of lists stay.
+pub fn drop_nulls(value: &mut Value, schema: SchemaRef<'_>) {
+    drop_nulls_level(value, schema, DEEPEST);
+}
+
+fn drop_nulls_level(value: &mut Value, schema: SchemaRef<'_>, depth: usize) {
+    if depth == 0 {
+        return;
+    }
+    match (schema.shape(), value) {
+        (Shape::Object(_), Value::Object(fields)) => {
+            fields.retain(|name, value| {
+                let kept = |below: SchemaRef<'_>| {
+                    below.node().nullable || below.node().default.is_some() || keeps_nulls(below)
+                };
+                !value.is_null() || schema.field(name).is_none_or(kept)
+            });
+            for (name, value) in fields {
+                if let Some(below) = schema.field(name) {
+                    drop_nulls_level(value, below, depth - 1);
+                }
+            }
+        }
+        (Shape::List(list), Value::Array(items)) => {
+            for item in items {
+                drop_nulls_level(item, schema.go(list.items), depth - 1);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Whether a schema says so little that a null may mean something.
 fn keeps_nulls(schema: SchemaRef<'_>) -> bool {
     match schema.shape() {
@@ -128,13 +160,6 @@ fn default_level(value: &mut Value, schema: SchemaRef<'_>, depth: usize) {
                     default_level(value, below, depth - 1);
                 }
             }
-            // A null that is no value and has no default either says nothing.
-            fields.retain(|name, value| {
-                !value.is_null()
-                    || schema
-                        .field(name)
-                        .is_none_or(|below| below.node().nullable || keeps_nulls(below))
-            });
         }
         (Shape::List(list), Value::Array(items)) => {
             let below = schema.go(list.items);

@@ -27,9 +27,9 @@ fn node(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn value(schema: &Value, default: &Value, at: &str, errors: &mut Vec<FieldError>) {
+fn value(raw: &Value, default: &Value, at: &str, errors: &mut Vec<FieldError>) {
     let mut schemas = Schemas::default();
-    let root = schemas.read(schema);
+    let root = schemas.read(raw);
     let schema = schemas.at(root);
     let mut pruned = default.clone();
     walk::prune(&mut pruned, schema);
@@ -38,28 +38,43 @@ fn value(schema: &Value, default: &Value, at: &str, errors: &mut Vec<FieldError>
     }
     let mut found = validate(default, None, schema);
     found.extend(unique_items(default, schema));
-    if found.is_empty() {
-        found = judged(schema, default);
-    }
-    for mut error in found {
-        error.field = match error.field.as_str() {
+    let is_map = raw["additionalProperties"].is_object();
+    for error in &mut found {
+        let below = std::mem::take(&mut error.field);
+        // Kubernetes puts a dot before the key of a map that is the whole value.
+        if is_map && !below.is_empty() && error.detail.starts_with(below.as_str()) {
+            error.detail.insert(0, '.');
+        }
+        error.field = match below.as_str() {
             "" | "<nil>" => at.to_string(),
-            below if below.starts_with('[') => format!("{at}{below}"),
             below => format!("{at}.{below}"),
         };
-        errors.push(error);
     }
+    if found.is_empty() {
+        found = judged(schema, default);
+        for error in &mut found {
+            let dot = if error.field.is_empty() || error.field.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
+            error.field = format!("{at}{dot}{}", error.field);
+        }
+    }
+    errors.extend(found);
 }
 
 /// What the rules of the schema say of the value, as a value that stays and as one that is new.
 fn judged(schema: SchemaRef<'_>, default: &Value) -> Vec<FieldError> {
     let (rules, broken) = rules::compile_part(schema);
-    let mut errors = rules.validate(default, Some(default)).errors;
-    errors.extend(broken.iter().flat_map(|error| uncompiled(error, default)));
-    match errors.is_empty() {
-        true => rules.validate(default, None).errors,
-        false => errors,
+    let mut errors = rules.validate(default, None).errors;
+    for error in rules.validate(default, Some(default)).errors {
+        if !errors.contains(&error) {
+            errors.push(error);
+        }
     }
+    errors.extend(broken.iter().flat_map(|error| uncompiled(error, default)));
+    errors
 }
 
 /// A rule that does not compile is told wherever there is a value that it would judge.

@@ -31,7 +31,9 @@ fn default_spec(definition: &mut Value) {
     let kind = names["kind"].as_str().unwrap_or_default().to_string();
     if let Value::Object(names) = &mut names {
         names.entry("singular").or_insert_with(|| kind.to_lowercase().into());
-        names.entry("listKind").or_insert_with(|| format!("{kind}List").into());
+        if !kind.is_empty() {
+            names.entry("listKind").or_insert_with(|| format!("{kind}List").into());
+        }
     }
     spec.insert("names".to_string(), names);
 }

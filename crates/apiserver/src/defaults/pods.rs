@@ -54,7 +54,10 @@ fn pod_status(status: &mut Fields) {
         .get("podIPs")
         .and_then(|ips| ips[0]["ip"].as_str())
         .unwrap_or_default();
-    if !ip.is_empty() && listed != ip {
+    if ip.is_empty() && !listed.is_empty() {
+        let listed = Value::from(listed);
+        status.insert("podIP".to_string(), listed);
+    } else if !ip.is_empty() && listed != ip {
         status.insert("podIPs".to_string(), json!([{"ip": ip}]));
     }
 }

@@ -28,6 +28,15 @@ pub fn prepare_create(object: &mut Value, now: Timestamp) {
     }
 }
 
+/// An update that leaves out the priority that admission gave keeps it.
+pub fn keep_priority(pod: &mut Value, old: &Value) {
+    for field in ["priority", "preemptionPolicy"] {
+        if let (Some(Value::Object(spec)), Some(kept)) = (pod.get_mut("spec"), old["spec"].get(field)) {
+            spec.entry(field).or_insert_with(|| kept.clone());
+        }
+    }
+}
+
 /// How long a pod may take to end. One that never ran, or has ended, needs no time.
 pub fn grace_period(object: &Value, wanted: Option<i64>) -> i64 {
     let own = || {

@@ -59,17 +59,16 @@ async fn apply_scale(call: &Call, body: Body, encoding: BodyEncoding, paths: &Pa
     let bytes = crate::server::body::read(body, call.shared.limits.body).await?;
     let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Apply)?;
     let sent = apply::document(call, &bytes, encoding, &options)?;
-    if !sent["spec"]["replicas"].is_null() && !sent["spec"]["replicas"].is_i64() {
-        let value = &sent["spec"]["replicas"];
-        let why = format!(
-            "failed to create typed patch object ({}/{}; autoscaling/v1, Kind=Scale): .spec.replicas: expected numeric (int or float), got {}",
-            object::namespace(&sent),
-            object::name(&sent),
-            value
-        );
-        return Err(ApiError::new(500, "", why));
-    }
     let outcome = update_object(call, &options, |old| {
+        let replicas = &sent["spec"]["replicas"];
+        if !replicas.is_null() && !replicas.is_i64() {
+            let found = crate::server::decode::json_type(replicas);
+            let (namespace, name) = (object::namespace(&sent), object::name(&sent));
+            let why = format!(
+                "failed to create typed patch object ({namespace}/{name}; autoscaling/v1, Kind=Scale): .spec.replicas: expected numeric (int or float), got {found}"
+            );
+            return Err(ApiError::new(500, "", why));
+        }
         let mut config = json!({
             "apiVersion": call.api_version, "kind": call.resource.kind, "metadata": {"name": call.path.name},
         });

@@ -170,7 +170,14 @@ fn content<'a>(call: &Call, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
 pub fn status_metadata(resource: &Resource, sent: &Value, kept: &mut Value) {
     let fields: &[&str] = match resource.origin {
         Origin::Custom(_) => &[],
-        Origin::BuiltIn => &["labels", "annotations", "finalizers", "ownerReferences", "generateName"],
+        Origin::BuiltIn => &[
+            "labels",
+            "annotations",
+            "finalizers",
+            "ownerReferences",
+            "generateName",
+            "deletionTimestamp",
+        ],
     };
     for field in fields {
         object::copy_meta(sent, kept, field);

@@ -27,7 +27,19 @@ pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
             }
             template(resource, object, old, &mut found);
         }
-        ("apps", "statefulsets" | "daemonsets") | ("", "podtemplates") => template(resource, object, old, &mut found),
+        ("apps", "statefulsets") => {
+            if object["spec"]["revisionHistoryLimit"]
+                .as_i64()
+                .is_some_and(|limit| limit < 0)
+            {
+                found.push(
+                    "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+                        .to_string(),
+                );
+            }
+            template(resource, object, old, &mut found);
+        }
+        ("apps", "daemonsets") | ("", "podtemplates") => template(resource, object, old, &mut found),
         (crate::custom::GROUP, crate::custom::PLURAL) => {
             for format in crate::custom::unknown_formats(object) {
                 found.push(format!("unrecognized format {format:?}"));

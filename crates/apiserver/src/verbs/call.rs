@@ -242,6 +242,7 @@ impl Call {
                 return Err(self.decode_failed(&bytes, version, kind, decode::DecodeError::Type(why)));
             }
             strict.extend(crate::custom::prune(&self.resource, &mut value));
+            stead_machinery::walk::drop_nulls(&mut value, self.resource.schema());
         }
         self.heed(validation, version, kind, strict)?;
         Ok(value)

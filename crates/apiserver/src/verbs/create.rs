@@ -63,7 +63,7 @@ pub async fn create_object(
             "selfLink",
         ],
         // An update that creates takes the rest as it is.
-        _ => &["uid", "creationTimestamp"],
+        _ => &["uid", "creationTimestamp", "selfLink"],
     };
     for field in wiped {
         object::metadata_mut(&mut object).remove(*field);
@@ -135,10 +135,10 @@ async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Resul
     let key = call.key(&name);
     let allocation = kinds::begin_create(call, &mut object, options.commit).await?;
     if options.commit == Commit::DryRun {
-        if call.find(&name).await?.is_some() {
-            return Err(ApiError::already_exists(&call.group_resource(), &name));
-        }
-        return Ok(Outcome::Tried(object));
+        return match call.find(&name).await? {
+            Some(record) => Err(exists(call, &record)),
+            None => Ok(Outcome::Tried(object)),
+        };
     }
     let draft = match to_draft(call, &mut object).await {
         Ok(draft) => draft,
@@ -154,14 +154,11 @@ async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Resul
         }
         Err(error) => {
             allocation.release(call).await;
-            let mut refused = call.store_error(error, &name);
-            if refused.reason == "AlreadyExists" {
-                let existing = call.find(&name).await?;
-                if existing.is_some_and(|record| object::is_deleting(&record.value())) {
-                    refused.message = format!("object is being deleted: {}", refused.message);
-                }
+            let refused = call.store_error(error, &name);
+            match call.find(&name).await? {
+                Some(record) if refused.reason == "AlreadyExists" => Err(exists(call, &record)),
+                _ => Err(refused),
             }
-            Err(refused)
         }
     }
 }
@@ -172,6 +169,15 @@ pub async fn to_draft(call: &Call, object: &mut Value) -> Result<Draft> {
     let draft = encode::draft(object);
     check_size(call, draft.json.len())?;
     Ok(draft)
+}
+
+/// The refusal to create what is there, which says if that is on its way out.
+fn exists(call: &Call, record: &Record) -> ApiError {
+    let mut refused = ApiError::already_exists(&call.group_resource(), &record.key.name);
+    if object::is_deleting(&record.value()) {
+        refused.message = format!("object is being deleted: {}", refused.message);
+    }
+    refused
 }
 
 /// Refuses an object that is too large to store.

@@ -113,7 +113,19 @@ async fn delete_once(call: &Call, record: &Arc<Record>, options: &DeleteOptions)
             false => Deleted::Gone(object),
         }));
     }
+    if grace == Grace::Begun && !waits {
+        // Who watches sees that it ends before it is gone.
+        return commit_ending(call, record, object).await;
+    }
     commit(call, record, object, waits).await
+}
+
+/// Marks an object, then removes it: two changes, as a graceful deletion without grace makes them.
+async fn commit_ending(call: &Call, record: &Arc<Record>, object: Value) -> Result<Option<Deleted>> {
+    match commit(call, record, object.clone(), true).await? {
+        Some(Deleted::Waiting(Outcome::Stored(marked))) => commit(call, &marked, object, false).await,
+        other => Ok(other),
+    }
 }
 
 async fn commit(call: &Call, record: &Arc<Record>, mut object: Value, waits: bool) -> Result<Option<Deleted>> {

@@ -207,6 +207,7 @@ fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<()> {
 
 /// Metadata that only the server sets stays as it is.
 fn keep_system_metadata(object: &mut Value, old: &Value) {
+    object::set_meta(object, "selfLink", "");
     for field in ["generation", "creationTimestamp"] {
         object::copy_meta(old, object, field);
     }

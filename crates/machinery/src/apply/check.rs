@@ -83,6 +83,8 @@ impl Check {
             self.path.push(element);
             match below {
                 Some(below) => self.value(value, below),
+                // What is not there needs no declaration.
+                None if value.is_null() => {}
                 None => self.refuse("field not declared in schema"),
             }
             self.path.pop();

@@ -95,7 +95,13 @@ fn known(step: &Step, ours: &Answer, theirs: &Answer) -> bool {
         && step.method != "GET";
     // Another parser, other words.
     let yaml = |answer: &Answer| message(&answer.body).contains("error converting YAML to JSON");
-    no_answer || status_creates || (yaml(ours) && yaml(theirs))
+    // An address for a service without a name.
+    let nameless = message(&theirs.body).contains("failed to allocate IP");
+    let refused = theirs.body["details"]["causes"][0]["message"]
+        .as_str()
+        .unwrap_or_default();
+    let nameless = nameless || refused.contains("failed to allocate IP");
+    no_answer || nameless || status_creates || (yaml(ours) && yaml(theirs))
 }
 
 /// The resource and subresource of a path.

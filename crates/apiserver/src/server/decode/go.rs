@@ -27,6 +27,8 @@ pub fn mismatch(found: &str, schema: Option<SchemaRef<'_>>, owner: Option<Schema
         true => found,
         false => found.split(' ').next().unwrap_or(found),
     };
+    // Go's path names the struct that this field is inlined from.
+    let path = path.replace("spec.rules.http", "spec.rules.IngressRuleValue.http");
     let owner = owner
         .and_then(type_name)
         .map_or(String::new(), |(_, name)| name.to_string());

@@ -76,7 +76,6 @@ pub fn metadata() -> Vec<(String, Vec<Value>)> {
         ("/metadata/deletionTimestamp", json!(["2020-01-01T00:00:00Z", null])),
         ("/metadata/generation", json!([7, null])),
         ("/metadata/uid", json!(["11111111-2222-3333-4444-555555555555", null])),
-        ("/metadata/selfLink", json!(["/x", null])),
         (
             "/metadata/managedFields",
             json!([[], null, [{"manager": "odd", "operation": "Update", "apiVersion": "v1"}]]),

@@ -38,7 +38,7 @@ fn path(subject: &Subject, name: &str) -> String {
 pub fn create(story: &mut Story, subject: &Subject) {
     let name = story.name(subject);
     let mut object = story.object(subject, &name);
-    if story.one_in(12) {
+    if story.one_in(12) && subject.kind != "Namespace" {
         object["metadata"]["generateName"] = format!("{name}-").into();
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("name");
@@ -220,6 +220,10 @@ fn pointer_enters_list(pointer: &str) -> bool {
 }
 
 pub fn subresource(story: &mut Story, subject: &Subject) {
+    // Kubernetes creates a Service through its status, and all that follows differs.
+    if subject.kind == "Service" {
+        return update(story, subject);
+    }
     let name = story.name(subject);
     let subresource = match subject.subresources.is_empty() {
         true => "status".to_string(),
