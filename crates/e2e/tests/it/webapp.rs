@@ -138,7 +138,8 @@ impl Stage {
         }
         let sample: WebApp = serde_json::from_value(sample).expect("a WebApp");
 
-        until("the kind is served", PATIENCE, || apps.list(&ListParams::default()))
+        let every = ListParams::default();
+        until("the kind is served", PATIENCE, || apps.list(&every))
             .await
             .expect("a list");
         self.plan_says("create", &sample).await;

@@ -71,10 +71,7 @@ impl Stage {
         let (client, stop) = (stage.client.clone(), stage.stop.clone());
         let parts = &mut stage.parts;
         let manager = Manager::builder(client.clone()).name("kube-controller-manager").build();
-        let settings = controllers::Settings {
-            root_certificates: None,
-        };
-        controllers::add_to(&manager, &settings);
+        controllers::add_to(&manager, &controllers::Settings::default());
         run(parts, manager, &stop);
         let manager = Manager::builder(client.clone()).name("kube-scheduler").build();
         scheduler::add_to(&manager);
