@@ -52,6 +52,9 @@ pub fn render(app: &WebApp) -> PodTemplateSpec {
             containers,
             init_containers: some_list(inits),
             volumes: some_list(volumes),
+            // Both names of the field: the server fills in the old one, and an apply that takes away only the new one
+            // would get it back from there.
+            service_account: spec.service_account_name.clone(),
             service_account_name: spec.service_account_name.clone(),
             automount_service_account_token: Some(security.automount_service_account_token.unwrap_or(false)),
             image_pull_secrets: some_list(spec.image_pull_secrets.clone()),
