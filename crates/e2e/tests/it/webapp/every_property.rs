@@ -348,6 +348,7 @@ fn comparable(object: &DynamicObject, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes many minutes, and was not yet seen to its end: run it by name"]
 async fn w12_every_property_mutated_in_turn_gives_the_children_of_a_fresh_install() {
     let mut stage = Stage::only_api().await;
     make_references(&stage.client).await;
