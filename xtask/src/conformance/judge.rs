@@ -46,8 +46,6 @@ impl Judge {
         command
             .args(["--no-color", "-v", "--timeout", LIMIT, "--json-report", "report.json"])
             .arg(format!("--procs={procs}"))
-            // Many of them wait for fixed times, which a busy machine cannot keep: what fails is tried once more.
-            .arg("--flake-attempts=2")
             .arg("--output-dir")
             .arg(reports)
             .arg(format!("--focus={}", focus(tests)))
