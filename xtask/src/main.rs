@@ -4,6 +4,7 @@ mod bench;
 mod capabilities;
 mod conformance;
 mod definitions;
+mod e2e;
 mod image;
 mod kubernetes;
 mod schemas;
@@ -22,7 +23,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Check the rules of the tree: file length, dependency direction, purity, forbidden words
+    /// Check the rules of the tree: file length, dependency direction, purity, the first line of each module
     Tidy,
     /// Check that our custom resources accept and keep everything that the last release did
     Definitions,
@@ -41,6 +42,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// Run the stories on the embedded cluster or on the real control plane
+    E2e(e2e::Options),
     /// Run Kubernetes' own end-to-end tests against the embedded cluster
     Conformance(conformance::Options),
     /// Measure against the real thing, and print a table
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Chore::Kubernetes { names } => kubernetes::run(&names),
         Chore::Schemas => schemas::run(),
         Chore::Differential { options } => test::differential(&options),
+        Chore::E2e(options) => e2e::run(&options),
         Chore::Conformance(options) => conformance::run(options),
         Chore::Bench(bench) => bench::run(bench),
     };

@@ -3,7 +3,7 @@
 //! The README names this command and CI runs the same one. Every step is a line of the closing table; a step
 //! that cannot run here says why in a line of its own and never counts as passed.
 
-use crate::{capabilities, conformance, definitions, image, kubernetes, tidy};
+use crate::{capabilities, conformance, definitions, e2e, image, kubernetes, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -53,6 +53,7 @@ pub fn run() -> Result<()> {
         let ran = ran.context("the tests did not run")?;
         capabilities::check(&ran).map(|()| End::Passed)
     });
+    table.step("stories on Kubernetes", stories_on_kubernetes);
     table.step("conformance", upstream_tests);
     // Last, because it puts the image's binary in the place of the one that the stories run.
     table.step("the image's binary", || image::run().map(|()| End::Passed));
@@ -111,6 +112,14 @@ fn go_clients() -> Result<End> {
     } else {
         End::Failed(format!("go build of tools/clients: {status}"))
     })
+}
+
+/// The stories of kubectl and of extensions once more, on the real API server: what they expect must be true there.
+fn stories_on_kubernetes() -> Result<End> {
+    if let Err(error) = kubernetes::ensure("kube-apiserver") {
+        return Ok(End::Skipped(format!("no real Kubernetes: {error:#}")));
+    }
+    e2e::on_kubernetes(e2e::SAME).map(|()| End::Passed)
 }
 
 /// The bounded part of Kubernetes' own tests.

@@ -88,7 +88,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             if let Some(hint) = hint {
                 tell(Line::Hint, &hint);
             }
-            ExitCode::from(FAILED)
+            ExitCode::from(match failure::is_misuse(&error) {
+                true => USAGE,
+                false => FAILED,
+            })
         }
     }
 }

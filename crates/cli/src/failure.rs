@@ -12,6 +12,29 @@ pub struct Hinted {
     hint: String,
 }
 
+/// A command line that cannot be meant so, where only its parts together show it.
+#[derive(Debug)]
+struct Misuse(String);
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+/// Refuses a command line. Scripts tell this from a failure by the exit code.
+pub fn misuse<T>(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Result<T> {
+    Err(Misuse(what.into())).hint(hint)
+}
+
+/// Whether an error is about the command line, and not about the world.
+pub fn is_misuse(error: &anyhow::Error) -> bool {
+    let hinted = error.chain().find_map(|cause| cause.downcast_ref::<Hinted>());
+    hinted.is_some_and(|hinted| hinted.source.is::<Misuse>())
+}
+
 /// Adds a hint to an error.
 pub trait Hint<T> {
     fn hint(self, hint: impl Into<String>) -> anyhow::Result<T>;
@@ -60,5 +83,18 @@ mod tests {
         let (text, hint) = describe(&error);
         assert_eq!(text, "cannot start: cannot write x: disk full");
         assert_eq!(hint.as_deref(), Some("make room"));
+        assert!(!is_misuse(&error));
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_told_from_a_failure() {
+        let refused: anyhow::Result<()> = misuse("nothing to run", "name a part");
+        let error = refused.context("cannot start").expect_err("an error");
+        assert!(is_misuse(&error));
+        let (text, hint) = describe(&error);
+        assert_eq!(
+            (text.as_str(), hint.as_deref()),
+            ("cannot start: nothing to run", Some("name a part"))
+        );
     }
 }

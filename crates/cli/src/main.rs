@@ -11,7 +11,13 @@ mod terminal;
 
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
 use stead_cluster::node::process::entry;
+
+/// Objects are trees of small pieces, made and dropped on every thread: with the system's allocator that is a fifth of
+/// the server's time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     // Pods are run by this same binary, under a name that no person types.

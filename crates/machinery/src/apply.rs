@@ -9,6 +9,7 @@ use crate::schema::SchemaRef;
 use crate::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use std::sync::LazyLock;
 
 mod check;
 mod compare;
@@ -18,6 +19,7 @@ mod empty;
 mod fields;
 mod managers;
 mod merge;
+mod settled;
 mod typed;
 
 pub use compare::Comparison;
@@ -25,6 +27,7 @@ pub use conflict::{Cause, Conflicts};
 pub use element::{Element, ElementError, Literal, path_text};
 pub use fields::FieldSet;
 pub use managers::{Managed, Manager, Managers, ManagersError, Operation};
+pub use settled::changes_nothing;
 use typed::Type;
 
 /// The owner of fields that were there before anything was tracked.
@@ -36,20 +39,22 @@ const KUBECTL: &str = "kubectl";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Metadata that nobody owns because the server sets it or because it names the object.
-const UNOWNED: &[&str] = &[
-    "apiVersion",
-    "kind",
-    "metadata",
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.creationTimestamp",
-    "metadata.selfLink",
-    "metadata.uid",
-    "metadata.clusterName",
-    "metadata.generation",
-    "metadata.managedFields",
-    "metadata.resourceVersion",
-];
+static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
+    FieldSet::of(&[
+        "apiVersion",
+        "kind",
+        "metadata",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.creationTimestamp",
+        "metadata.selfLink",
+        "metadata.uid",
+        "metadata.clusterName",
+        "metadata.generation",
+        "metadata.managedFields",
+        "metadata.resourceVersion",
+    ])
+});
 
 /// The kind of the objects that are written.
 #[derive(Debug, Clone, Copy)]
@@ -207,22 +212,19 @@ pub fn keep_times_of_unchanged(live: &Value, new: &mut Value) {
 
 /// Whether two objects are the same in everything but `managedFields`.
 fn is_same_but_managers(left: &Value, right: &Value) -> bool {
-    let without = |object: &Value, skipped: &str| -> Vec<(String, Value)> {
-        let fields = object.as_object().into_iter().flatten();
-        fields
-            .filter(|(name, _)| *name != skipped)
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
-    };
     let (Value::Object(one), Value::Object(other)) = (left, right) else {
         return false;
     };
+    fn rest(metadata: &Value) -> impl Iterator<Item = (&String, &Value)> {
+        let fields = metadata.as_object().into_iter().flatten();
+        fields.filter(|(name, _)| *name != "managedFields")
+    }
     one.len() == other.len()
         && one
             .iter()
             .zip(other)
             .all(|(a, b)| a.0 == b.0 && (a.0 == "metadata" || a.1 == b.1))
-        && without(&left["metadata"], "managedFields") == without(&right["metadata"], "managedFields")
+        && rest(&left["metadata"]).eq(rest(&right["metadata"]))
 }
 
 /// Lets the writer own what differs between two objects, and everybody else lose it.
@@ -232,10 +234,11 @@ fn note_update(before: &Value, after: &Value, managers: &mut Managers, kind: &Ki
         .entries
         .values_mut()
         .for_each(|managed| managed.fields = managed.fields.fitted(root));
-    let found = compare::compare(before, after, root);
-    let mut changed = found.modified.union(&found.added).without_subtrees(kind.reset);
-    changed = changed.difference(&FieldSet::of(UNOWNED));
-    take_from_others(managers, &found.without(kind.reset), None);
+    let found = compare::compare(before, after, root).without(kind.reset);
+    take_from_others(managers, &found, None);
+    let mut changed = found.modified;
+    changed.absorb(found.added);
+    changed.subtract(&UNOWNED);
     if !changed.is_empty() {
         let own = Manager::new(
             writer.manager,
@@ -248,7 +251,7 @@ fn note_update(before: &Value, after: &Value, managers: &mut Managers, kind: &Ki
             api_version: writer.api_version.to_string(),
             time: None,
         });
-        managed.fields.extend(&changed);
+        managed.fields.absorb(changed);
         managed.time = Some(rfc3339(writer.now));
     }
     managers.cap();
@@ -256,10 +259,11 @@ fn note_update(before: &Value, after: &Value, managers: &mut Managers, kind: &Ki
 
 /// Takes changed and removed fields from everybody but the writer.
 fn take_from_others(managers: &mut Managers, found: &Comparison, own: Option<&Manager>) {
-    let gone = found.modified.union(&found.added).union(&found.removed);
     for (manager, managed) in &mut managers.entries {
         if Some(manager) != own {
-            managed.fields = managed.fields.difference(&gone);
+            for gone in [&found.modified, &found.added, &found.removed] {
+                managed.fields.subtract(gone);
+            }
         }
     }
     managers.entries.retain(|_, managed| !managed.fields.is_empty());
@@ -280,7 +284,8 @@ fn merge_config(
         .for_each(|managed| managed.fields = managed.fields.fitted(root));
     let own = Manager::new(writer.manager, Operation::Apply, writer.api_version, writer.subresource);
     let mut merged = merge::merge(live, config, root);
-    let set = compare::field_set(config, root).without_subtrees(kind.reset);
+    let mut set = compare::field_set(config, root);
+    set.cut(kind.reset);
     let last = managers.entries.remove(&own);
     let applied = Managed {
         fields: set,
@@ -305,7 +310,7 @@ fn merge_config(
     }
     take_from_others(&mut managers, &found, Some(&own));
     if let Some(managed) = managers.entries.get_mut(&own) {
-        managed.fields = managed.fields.difference(&FieldSet::of(UNOWNED));
+        managed.fields.subtract(&UNOWNED);
         if merged != *live {
             managed.time = Some(rfc3339(writer.now));
         }

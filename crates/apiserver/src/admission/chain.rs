@@ -20,6 +20,9 @@ pub async fn mutate(call: &Call, review: &mut Review) -> Result<()> {
     defaults::mutate(call, review)?;
     runtime_classes::mutate(call, review)?;
     storage::mutate(call, review);
+    if !call.shared.admission.is_steered() {
+        return Ok(());
+    }
     let before = review.object.clone();
     policies::mutate(call, review).await?;
     webhooks::mutate(call, review, before).await

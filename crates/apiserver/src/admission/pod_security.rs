@@ -17,18 +17,31 @@ pub fn validate(call: &Call, review: &mut Review) -> Result<()> {
     if !writes || !matches!(review.subresource.as_str(), "" | "ephemeralcontainers" | "resize") {
         return Ok(());
     }
+    if review
+        .object
+        .as_ref()
+        .and_then(|object| template(review, object))
+        .is_none()
+    {
+        return Ok(());
+    }
+    if pods::is_pod(review) && review.operation == Operation::Update && !changes_security(review) {
+        return Ok(());
+    }
+    let Some(namespace) = call.shared.admission.object("/namespaces", "", &review.namespace) else {
+        return Ok(());
+    };
+    // Most namespaces say nothing of it.
+    let labels = namespace["metadata"]["labels"].as_object();
+    if !labels.is_some_and(|labels| labels.keys().any(|key| key.starts_with(PREFIX))) {
+        return Ok(());
+    }
     let Some(template) = review
         .object
         .as_ref()
         .and_then(|object| template(review, object))
         .cloned()
     else {
-        return Ok(());
-    };
-    if pods::is_pod(review) && review.operation == Operation::Update && !changes_security(review) {
-        return Ok(());
-    }
-    let Some(namespace) = call.shared.admission.object("/namespaces", "", &review.namespace) else {
         return Ok(());
     };
     let policy = |mode: &str| {

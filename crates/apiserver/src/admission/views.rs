@@ -69,6 +69,14 @@ impl Views {
         view.read(&self.store).values().cloned().collect()
     }
 
+    /// Whether webhooks or policies have a say in writes.
+    pub fn is_steered(&self) -> bool {
+        let views = [&self.mutating_webhooks, &self.validating_webhooks];
+        let policies = [&self.mutating_policies, &self.validating_policies];
+        views.iter().any(|view| !view.read(&self.store).is_empty())
+            || policies.iter().any(|view| !view.read(&self.store).is_empty())
+    }
+
     pub fn policies(&self, phase: Phase) -> Vec<Arc<Policy>> {
         let view = match phase {
             Phase::Mutating => &self.mutating_policies,

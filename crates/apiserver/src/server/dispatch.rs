@@ -142,7 +142,10 @@ async fn route(
     {
         call.warn(warning);
     }
-    let outcome = verb(&call, body).await;
+    let outcome = match info.long_running() || matches!(call.verb, "get" | "list") {
+        true => verb(&call, body).await,
+        false => to_its_end(call.clone(), body).await,
+    };
     let warnings = std::mem::take(&mut *call.warnings.lock());
     let mut response = outcome.unwrap_or_else(|error| respond::error(&error, Some(call.accepted)));
     let annotations = std::mem::take(&mut *call.annotations.lock());
@@ -199,6 +202,15 @@ fn check_path(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<()
             "the server does not allow this method on the requested resource",
         )
         .with_details(serde_json::json!({}))),
+    }
+}
+
+/// A write goes on when its client has gone: between an address that is taken and the object that has it nothing may
+/// be left half done.
+async fn to_its_end(call: Arc<Call>, body: Body) -> Result<Response<Body>> {
+    match tokio::spawn(async move { verb(&call, body).await }).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(ApiError::internal(error)),
     }
 }
 

@@ -28,7 +28,7 @@ impl<'a> Field<'a> {
     pub fn at(&self, name: &str) -> Field<'a> {
         let path = match self.path.as_str() {
             "" => name.to_string(),
-            path => format!("{path}.{name}"),
+            path => joined(&[path, ".", name]),
         };
         Field {
             value: &self.value[name],
@@ -40,7 +40,7 @@ impl<'a> Field<'a> {
     pub fn key(&self, key: &str) -> Field<'a> {
         Field {
             value: &self.value[key],
-            path: format!("{}[{key}]", self.path),
+            path: joined(&[&self.path, "[", key, "]"]),
         }
     }
 
@@ -50,7 +50,7 @@ impl<'a> Field<'a> {
         let items = self.value.as_array().into_iter().flatten().enumerate();
         items.map(move |(at, value)| Field {
             value,
-            path: format!("{path}[{at}]"),
+            path: joined(&[&path, "[", itoa::Buffer::new().format(at), "]"]),
         })
     }
 
@@ -59,7 +59,7 @@ impl<'a> Field<'a> {
         let path = self.path.clone();
         let entries = self.value.as_object().into_iter().flatten();
         entries.map(move |(key, value)| {
-            let path = format!("{path}[{key}]");
+            let path = joined(&[&path, "[", key, "]"]);
             (key.as_str(), Field { value, path })
         })
     }
@@ -90,6 +90,13 @@ impl<'a> Field<'a> {
             _ => false,
         }
     }
+}
+
+/// The parts one after the other. Every field of every object has a path, though few are ever shown.
+fn joined(parts: &[&str]) -> String {
+    let mut path = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| path.push_str(part));
+    path
 }
 
 impl Errors {

@@ -4,12 +4,13 @@ use super::create::create_object;
 use super::managed::{self, Ownership};
 use super::object;
 use super::update::{Desired, update_object};
-use super::write_options::WriteOptions;
+use super::write_options::{Commit, WriteOptions};
 use super::{Call, create};
 use crate::error::{ApiError, Result};
 use crate::server::Body;
 use crate::server::decode::{self, FieldValidation};
 use crate::server::negotiate::BodyEncoding;
+use crate::store::Record;
 use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
@@ -26,7 +27,10 @@ pub async fn apply(
 ) -> Result<Response<Body>> {
     let config = read(call, bytes, encoding, options)?;
     for _ in 0..ATTEMPTS {
-        if call.find(&call.path.name).await?.is_some() {
+        if let Some(record) = call.find(&call.path.name).await? {
+            if is_settled(call, &record, &config, options) {
+                return call.answer_record(200, &record).await;
+            }
             let outcome = update_object(call, options, |old| desired(call, Some(old), &config, options)).await;
             match outcome {
                 Err(error) if error.code == 404 => {}
@@ -54,6 +58,29 @@ pub async fn apply(
         }
     }
     Err(ApiError::modified(&call.group_resource(), &call.path.name))
+}
+
+/// Whether the object is what the configuration wants already, so that nothing is left to do. Controllers apply the
+/// same again and again: this costs little more than a get. Whoever watches writes from outside is asked all the same.
+fn is_settled(call: &Call, record: &Record, config: &Value, options: &WriteOptions) -> bool {
+    let plain = options.commit == Commit::Store
+        && call.path.subresource.is_empty()
+        && !call.shared.admission.is_steered()
+        && call.serves_as_stored(record);
+    if !plain {
+        return false;
+    }
+    let live = record.value();
+    let unchanged = !object::is_deleting(&live)
+        && managed::with_kind(call, |kind| {
+            apply::changes_nothing(&live, config, kind, &managed::writer(call, options))
+        });
+    if unchanged {
+        for warning in crate::validation::warnings(&call.resource, &live, Some(&live)) {
+            call.warn(warning);
+        }
+    }
+    unchanged
 }
 
 fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptions) -> Result<Value> {

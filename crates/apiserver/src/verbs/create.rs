@@ -69,16 +69,18 @@ pub async fn create_object(
         object::metadata_mut(&mut object).remove(*field);
     }
     match_namespace(call, &mut object)?;
+    if object::meta(&object, "generateName").is_empty() {
+        return create_once(call, object, ownership, options).await;
+    }
     let sent = object;
     let mut attempt = 0;
     loop {
         attempt += 1;
         let result = create_once(call, sent.clone(), ownership, options).await;
-        let prefixed = !object::meta(&sent, "generateName").is_empty();
-        let generated = object::name(&sent).is_empty() && prefixed;
+        let generated = object::name(&sent).is_empty();
         match result {
             Err(error) if error.reason == "AlreadyExists" && generated && attempt < NAME_ATTEMPTS => {}
-            Err(error) if error.reason == "AlreadyExists" && prefixed => {
+            Err(error) if error.reason == "AlreadyExists" => {
                 let mut details = error.details;
                 details["retryAfterSeconds"] = 1.into();
                 return Err(ApiError::new(

@@ -105,7 +105,10 @@ async fn update_once(
     options: &WriteOptions,
     make: impl Fn(&Value) -> Result<Desired>,
 ) -> Result<Outcome, Failed> {
-    let old = Arc::new(call.in_version(&record.value()).await?);
+    let old = match call.serves_as_stored(record) {
+        true => record.value(),
+        false => Arc::new(call.in_version(&record.value()).await?),
+    };
     let Desired { mut object, ownership } = make(&old)?;
     let conditional = check_version(call, &object, &old)?;
     kinds::default(&call.resource, &mut object);

@@ -4,6 +4,7 @@
 //! piece that is being sent, and one that falls too far behind is ended with an ERROR event.
 
 mod frames;
+mod pace;
 pub mod websocket;
 
 use super::Call;
@@ -16,6 +17,7 @@ use crate::store::{Event, EventKind, ListAt, Prefix, Record, Revision, StoreErro
 use bytes::Bytes;
 use frames::Frames;
 use http::Response;
+use pace::Pace;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +40,7 @@ pub struct Stream {
     changes: crate::store::Watch,
     bookmarks: Option<Bookmarks>,
     deadline: Instant,
+    pace: Pace,
     state: State,
     guard: crate::server::WatchGuard,
 }
@@ -97,7 +100,7 @@ pub async fn open(call: Arc<Call>) -> Result<Stream> {
         Some(name) if !call.resource.namespaced || !call.namespace().is_empty() => Prefix::object(&call.key(name)),
         _ => call.prefix(),
     };
-    let initial = initial(&call, &options);
+    let initial = initial(&options);
     let started = start(&call, &options, &prefix, initial).await?;
     let guard = call
         .shared
@@ -111,6 +114,7 @@ pub async fn open(call: Arc<Call>) -> Result<Stream> {
         changes: started.changes,
         bookmarks,
         deadline: now + timeout,
+        pace: Pace::new(now),
         state: started.state,
         guard,
         call,
@@ -118,7 +122,7 @@ pub async fn open(call: Arc<Call>) -> Result<Stream> {
 }
 
 /// Whether a watch begins with what is there.
-fn initial(_call: &Call, options: &ListOptions) -> bool {
+fn initial(options: &ListOptions) -> bool {
     match options.send_initial_events {
         Some(wanted) => wanted,
         None => matches!(options.version, Version::Unset | Version::Any),
@@ -199,6 +203,7 @@ impl Stream {
     /// The next piece of the stream: all events that are at hand, up to a size. `None` at the end.
     pub async fn next_piece(&mut self) -> Option<Vec<u8>> {
         let mut piece = Vec::new();
+        self.pace.turn().await;
         loop {
             match std::mem::replace(&mut self.state, State::Running) {
                 State::Running => {}

@@ -7,9 +7,9 @@ mod builders;
 mod dashboard;
 mod monitoring;
 
-use crate::failure::Hint;
+use crate::failure::misuse;
 use crate::terminal::say;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use builders::Place;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -53,7 +53,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let namespaces = match arguments.namespaces.as_deref().map(stead::configuration::split) {
         None => Namespaces::All,
         Some(list) if list.is_empty() => {
-            return Err(anyhow!("--namespaces names no namespace")).hint("leave it out to watch the whole cluster");
+            return misuse(
+                "--namespaces names no namespace",
+                "leave it out to watch the whole cluster",
+            );
         }
         Some(mut list) => {
             list.sort();
@@ -67,7 +70,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     };
     for name in named.iter().chain([&arguments.namespace]) {
         if let Some(problem) = stead_machinery::names::dns1123_label(name).first() {
-            return Err(anyhow!("`{name}` cannot be a namespace: {problem}")).hint("correct that name");
+            return misuse(
+                format!("`{name}` cannot be a namespace: {problem}"),
+                "correct that name",
+            );
         }
     }
     let place = Place {

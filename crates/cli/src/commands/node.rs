@@ -4,11 +4,11 @@
 //! process it runs.
 
 use crate::commands::connection;
-use crate::failure::Hint;
+use crate::failure::{Hint, misuse};
 use crate::home::Home;
 use crate::places;
 use crate::terminal::{Line, say, start_logging, tell};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 /// Join a node to a cluster, or let a node fail
 #[derive(Args)]
 #[command(after_help = "Examples:
-  stead node join worker-1 --runtime hollow   a node whose pods only say that they run, until Ctrl-C
-  stead node join worker-2 --runtime process  one whose pods are processes of this machine
+  stead node join worker-1                    a node whose pods are processes of this machine, until Ctrl-C
+  stead node join worker-2 --runtime hollow   one whose pods only say that they run
   stead node stop node-0                      as if its machine were off
   stead node start node-0
   stead node partition node-0                 its pods run on, and the API hears nothing of it
@@ -46,7 +46,7 @@ enum Command {
         /// The name of the node
         name: String,
         /// What runs its pods
-        #[arg(long, value_enum, default_value_t = Runtime::Hollow)]
+        #[arg(long, value_enum, default_value_t = Runtime::Process)]
         runtime: Runtime,
         /// Keep the pods of a process node here (default: $XDG_DATA_HOME/stead/joined/NAME)
         #[arg(long, value_name = "DIR")]
@@ -99,8 +99,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 async fn join(name: String, runtime: Runtime, place: Place) -> Result<()> {
     if let Some(problem) = stead_machinery::names::dns1123_subdomain(&name).first() {
-        return Err(anyhow!("`{name}` cannot be the name of a node: {problem}"))
-            .hint("use lower-case letters, digits and dashes");
+        return misuse(
+            format!("`{name}` cannot be the name of a node: {problem}"),
+            "use lower-case letters, digits and dashes",
+        );
     }
     let stop = connection::stop_on_signal()?;
     let config = connection::configuration().await?;

@@ -9,6 +9,7 @@ pub mod machine;
 mod parts;
 
 use super::connection;
+use crate::failure::misuse;
 use crate::terminal::say;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -84,7 +85,28 @@ enum Output {
     Json,
 }
 
+impl Arguments {
+    /// Refuses parts that cannot do what is asked of them together.
+    fn check(&self) -> Result<()> {
+        let has = |part: parts::Part| self.parts.as_ref().is_none_or(|parts| parts.contains(&part));
+        if !has(parts::Part::Api) {
+            return misuse(
+                "--parts leaves out the API server, and the others are its clients",
+                "add api to the list; `stead node join` and `stead operator` run beside another API server",
+            );
+        }
+        if self.demo && parts::Part::value_variants().iter().any(|part| !has(*part)) {
+            return misuse("--demo needs every part", "leave --parts or --demo out");
+        }
+        if self.demo && self.nodes == 0 {
+            return misuse("--demo needs a node", "leave --nodes or --demo out");
+        }
+        Ok(())
+    }
+}
+
 pub fn run(arguments: Arguments) -> Result<()> {
+    arguments.check()?;
     crate::terminal::start_logging();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

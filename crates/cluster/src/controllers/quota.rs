@@ -8,8 +8,10 @@ mod usage;
 use super::{discovery, job};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use kube::ResourceExt;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use stead::{Context, Controller, Error, Key, Manager, Outcome, Reconciler, Rule, Store};
 use stead_machinery::quantity::Quantity;
@@ -17,6 +19,9 @@ use usage::Usage;
 
 /// How often kinds are counted of which no event tells us.
 const RECOUNT: Duration = Duration::from_secs(10);
+
+/// How long a charge is left alone for which no object is seen yet.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Adds the controller of quotas.
 pub fn add_to(manager: &Manager) {
@@ -27,6 +32,7 @@ pub fn add_to(manager: &Manager) {
         pods: cache.store(),
         services: cache.store(),
         claims: cache.store(),
+        counted: Mutex::default(),
     };
     let in_namespace = move |namespace: Option<&String>| -> Vec<Key> {
         let all = quotas.in_namespace(namespace.map_or("", String::as_str));
@@ -51,11 +57,30 @@ struct Quotas {
     pods: Store<Pod>,
     services: Store<Service>,
     claims: Store<PersistentVolumeClaim>,
+    /// The version of each quota at its last count.
+    counted: Mutex<HashMap<Key, String>>,
+}
+
+impl Quotas {
+    /// Whether nobody has charged the quota since it was counted last. The API server charges before it stores the
+    /// object: a count that follows a charge at once may come before the object, and must not take it back.
+    fn is_calm(&self, key: &Key, quota: &ResourceQuota) -> bool {
+        let version = quota.resource_version().unwrap_or_default();
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = counted.insert(key.clone(), version.clone());
+        last.is_some_and(|last| last == version)
+    }
+
+    fn forget(&self, key: &Key) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.remove(key);
+    }
 }
 
 impl Reconciler for Quotas {
     async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
         let Some(quota) = self.quotas.get(key) else {
+            self.forget(key);
             return Ok(Outcome::Settled);
         };
         let Some(spec) = &quota.spec else {
@@ -85,12 +110,24 @@ impl Reconciler for Quotas {
             };
             used.insert(name.clone(), Text(amount.to_string()));
         }
-        let before = json!(quota.status.clone().unwrap_or_default());
+        let status = quota.status.clone().unwrap_or_default();
+        let calm = self.is_calm(key, &quota);
+        if !calm && status.used.as_ref().is_some_and(|charged| is_less(&used, charged)) {
+            return Ok(Outcome::CheckAgain(PATIENCE));
+        }
+        let before = json!(status);
         if let Some(patch) = job::difference(&before, &json!({"hard": hard, "used": used})) {
             context.writer().patch_status(&*quota, json!({"status": patch})).await?;
         }
         Ok(next)
     }
+}
+
+/// Whether any amount is less than what is charged.
+fn is_less(used: &BTreeMap<String, Text>, charged: &BTreeMap<String, Text>) -> bool {
+    let amount = |text: &Text| text.0.parse::<Quantity>().ok();
+    used.iter()
+        .any(|(name, used)| matches!((amount(used), charged.get(name).and_then(amount)), (Some(used), Some(charged)) if used < charged))
 }
 
 /// How many objects a namespace has of a kind that we keep no copy of. A kind that does not exist has none.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use stead_test::kubernetes::{Kubernetes, Parts, StartError};
 use stead_test::skip::skipped;
 use stead_test::tools::Tool;
 use tempfile::TempDir;
@@ -66,19 +67,62 @@ pub fn kubectl() -> Option<PathBuf> {
     None
 }
 
-/// A `stead up` that has printed that it is ready.
+/// Where the stories run that are the same on both: `embedded` (the default) or `kubernetes`.
+const ON: &str = "STEAD_E2E_ON";
+
+/// A running cluster: a `stead up` that has printed that it is ready, or the real control plane.
 pub struct Up {
-    child: Child,
-    lines: Receiver<String>,
+    behind: Behind,
     pub place: TempDir,
     pub kubeconfig: PathBuf,
     pub server: String,
+}
+
+/// What the cluster is.
+enum Behind {
+    Stead { child: Child, lines: Receiver<String> },
+    Kubernetes { _ends_with_it: Kubernetes },
 }
 
 impl Up {
     /// Starts a cluster with these arguments and waits until it serves. `None` without a binary.
     pub fn start(arguments: &[&str]) -> Option<Up> {
         Self::start_in(tempfile::tempdir().expect("a directory"), arguments)
+    }
+
+    /// An API server for a story that is the same on both: ours, or the real one where `STEAD_E2E_ON` says so.
+    pub fn either() -> Option<Up> {
+        match std::env::var(ON).as_deref() {
+            Ok("kubernetes") => Self::kubernetes(),
+            Ok("embedded") | Err(_) => Self::start(&["--ephemeral"]),
+            Ok(other) => panic!("{ON}={other}: it is `embedded` or `kubernetes`"),
+        }
+    }
+
+    fn kubernetes() -> Option<Up> {
+        // A story that is asynchronous itself cannot wait for another runtime on its own thread.
+        let starting = std::thread::spawn(|| {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(Kubernetes::start(Parts::Api))
+        });
+        match starting.join().expect("it does not panic") {
+            Ok(cluster) => Some(Up {
+                place: tempfile::tempdir().expect("a directory"),
+                kubeconfig: cluster.kubeconfig(),
+                server: cluster.server().to_string(),
+                behind: Behind::Kubernetes { _ends_with_it: cluster },
+            }),
+            Err(StartError::Missing(missing)) => {
+                skipped(format_args!("no real Kubernetes: {missing}"));
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Whether the cluster is ours.
+    pub fn is_embedded(&self) -> bool {
+        matches!(self.behind, Behind::Stead { .. })
     }
 
     pub fn start_in(place: TempDir, arguments: &[&str]) -> Option<Up> {
@@ -97,7 +141,7 @@ impl Up {
 
     /// The next line that it prints.
     pub fn next_line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("another line")
+        self.program().1.recv_timeout(PATIENCE).expect("another line")
     }
 
     fn launch(place: TempDir, arguments: &[&str]) -> Option<Up> {
@@ -124,35 +168,45 @@ impl Up {
         Some(Up {
             kubeconfig: text("kubeconfig").into(),
             server: text("server"),
-            child,
-            lines,
+            behind: Behind::Stead { child, lines },
             place,
         })
+    }
+
+    /// The program, and the lines that it prints.
+    fn program(&self) -> (&Child, &Receiver<String>) {
+        match &self.behind {
+            Behind::Stead { child, lines } => (child, lines),
+            Behind::Kubernetes { .. } => panic!("this story is about our own program"),
+        }
     }
 
     /// Sends a signal, and gives the exit code and what else was printed.
     pub fn stop(mut self, signal: Signal) -> (Option<i32>, Vec<String>, TempDir) {
         self.signal(signal);
         let deadline = Instant::now() + PATIENCE;
+        let Behind::Stead { child, lines } = &mut self.behind else {
+            panic!("this story is about our own program");
+        };
         let status = loop {
-            match self.child.try_wait().expect("a child") {
+            match child.try_wait().expect("a child") {
                 Some(status) => break status,
                 None if Instant::now() > deadline => panic!("it does not end"),
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
         };
-        let rest = self.lines.iter().collect();
+        let rest = lines.iter().collect();
         let place = std::mem::replace(&mut self.place, tempfile::tempdir().expect("a directory"));
         (status.code(), rest, place)
     }
 
     pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().try_into().expect("a process number"));
+        let pid = Pid::from_raw(self.pid().try_into().expect("a process number"));
         kill(pid, signal).expect("the process is there");
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.program().0.id()
     }
 
     /// Runs kubectl against the cluster.
@@ -197,19 +251,22 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
+        let Behind::Stead { child, .. } = &mut self.behind else {
+            return;
+        };
         // Politely: a cluster that is killed leaves its pods behind, and who would end them?
-        if let Ok(pid) = self.child.id().try_into() {
+        if let Ok(pid) = child.id().try_into() {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
+            if !matches!(child.try_wait(), Ok(None)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = child.kill();
+        let _ = child.wait();
         // Pods outlive the process that started them; nothing of a story may outlive the story.
         if let Some(program) = stead() {
             let _ = command(&program, self.place.path()).arg("down").output();

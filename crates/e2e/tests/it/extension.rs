@@ -1,6 +1,6 @@
-//! Extending the API with the real kubectl: server-side apply, custom resources, policies and webhooks.
+//! Extending the API, ours or the real one, with the real kubectl: server-side apply, custom resources, policies and webhooks.
 
-use crate::binary::{Up, kubectl};
+use crate::binary::{PATIENCE, Up, eventually, kubectl};
 use k8s_openapi::api::core::v1::ConfigMap;
 use std::net::TcpListener;
 use stead::Manager;
@@ -61,7 +61,7 @@ spec: {depth: 5, owner: miller}
 
 fn cluster() -> Option<Up> {
     kubectl()?;
-    Up::start(&["--ephemeral"])
+    Up::either()
 }
 
 #[test]
@@ -250,8 +250,17 @@ metadata: {name: taste}
 spec: {policyName: taste, validationActions: [Deny]}
 "#,
     );
+    let loud = ["create", "configmap", "loud", "--from-literal=colour=puce"];
+    // Kubernetes' admission learns of a policy a moment later.
+    eventually("the policy counts", PATIENCE, || {
+        let tried = up.kubectl(&loud).arg("--dry-run=server").output();
+        match tried.expect("kubectl starts").status.success() {
+            true => Err("it is not refused".to_string()),
+            false => Ok(()),
+        }
+    });
     up.run(&["create", "configmap", "fine", "--from-literal=colour=red"]);
-    let refusal = up.refused(&["create", "configmap", "loud", "--from-literal=colour=puce"]);
+    let refusal = up.refused(&loud);
     assert!(
         refusal.contains(
             "ValidatingAdmissionPolicy 'taste' with binding 'taste' denied request: the colour puce is not for us"
@@ -286,21 +295,21 @@ async fn a_webhook_in_rust_is_called_over_tls() {
 
     // Until the manager has written its bundle, every create is refused: that is what failurePolicy Fail means.
     tokio::task::spawn_blocking(move || {
-        let deadline = std::time::Instant::now() + crate::binary::PATIENCE;
-        loop {
-            let created = up
-                .kubectl(&["create", "configmap", "plain", "--from-literal=colour=red"])
-                .output()
-                .expect("kubectl starts");
-            if created.status.success() {
-                break;
+        let loud = [
+            "create",
+            "configmap",
+            "loud",
+            "--from-literal=colour=puce",
+            "--dry-run=server",
+        ];
+        eventually("the webhook answers", PATIENCE, || {
+            let tried = up.kubectl(&loud).output().expect("kubectl starts");
+            let words = String::from_utf8_lossy(&tried.stderr).into_owned();
+            match words.contains("puce is no colour") {
+                true => Ok(()),
+                false => Err(words),
             }
-            assert!(
-                std::time::Instant::now() < deadline,
-                "{}",
-                String::from_utf8_lossy(&created.stderr)
-            );
-        }
+        });
         judged(&up, "puce is no colour", "beige", "beige is barely a colour");
     })
     .await

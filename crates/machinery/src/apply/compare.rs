@@ -15,16 +15,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The comparison without fields that this endpoint does not let anybody set.
-    pub(super) fn without(self, reset: &FieldSet) -> Self {
-        if reset.is_empty() {
-            return self;
-        }
-        Comparison {
-            removed: self.removed.without_subtrees(reset),
-            modified: self.modified.without_subtrees(reset),
-            added: self.added.without_subtrees(reset),
-        }
+    /// Leaves out fields that this endpoint does not let anybody set.
+    pub(super) fn without(mut self, reset: &FieldSet) -> Self {
+        self.removed.cut(reset);
+        self.modified.cut(reset);
+        self.added.cut(reset);
+        self
     }
 }
 
@@ -130,9 +126,6 @@ impl Walk {
     }
 
     fn below(&mut self, element: Element, old: Option<&Value>, new: Option<&Value>, kind: Option<Type<'_>>) {
-        if old == new {
-            return;
-        }
         self.path.push(element);
         self.both(old, new, kind);
         self.path.pop();

@@ -94,6 +94,48 @@ impl FieldSet {
         }
     }
 
+    /// Adds all members of a set that nobody else needs.
+    pub fn absorb(&mut self, other: FieldSet) {
+        if self.entries.is_empty() {
+            *self = other;
+            return;
+        }
+        for (element, entry) in other.entries {
+            let mine = self.entries.entry(element).or_default();
+            mine.member |= entry.member;
+            mine.below.absorb(entry.below);
+        }
+    }
+
+    /// Takes the members of another set out of this one; what is below them stays.
+    pub fn subtract(&mut self, other: &FieldSet) {
+        if other.is_empty() {
+            return;
+        }
+        self.entries.retain(|element, entry| {
+            if let Some(other) = other.entries.get(element) {
+                entry.member &= !other.member;
+                entry.below.subtract(&other.below);
+            }
+            entry.member || !entry.below.is_empty()
+        });
+    }
+
+    /// Takes the members of another set out of this one, with everything below them.
+    pub fn cut(&mut self, other: &FieldSet) {
+        if other.is_empty() {
+            return;
+        }
+        self.entries.retain(|element, entry| {
+            match other.entries.get(element) {
+                Some(other) if other.member => return false,
+                Some(other) => entry.below.cut(&other.below),
+                None => {}
+            }
+            entry.member || !entry.below.is_empty()
+        });
+    }
+
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         self.combine(|element, entry| {
             let other = other.entries.get(element)?;
@@ -114,18 +156,6 @@ impl FieldSet {
                 member: entry.member && !other.member,
                 below: entry.below.difference(&other.below),
             })
-        })
-    }
-
-    /// The members that are neither in the other set nor below one of its members.
-    pub fn without_subtrees(&self, other: &FieldSet) -> FieldSet {
-        self.combine(|element, entry| match other.entries.get(element) {
-            None => Some(entry.clone()),
-            Some(other) if other.member => None,
-            Some(other) => Some(Entry {
-                member: entry.member,
-                below: entry.below.without_subtrees(&other.below),
-            }),
         })
     }
 

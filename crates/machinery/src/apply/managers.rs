@@ -27,6 +27,16 @@ pub enum Operation {
     Update,
 }
 
+impl Operation {
+    /// Its spelling in `managedFields`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        }
+    }
+}
+
 /// What a manager owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Managed {
@@ -141,12 +151,8 @@ impl Managers {
             )
         });
         let encoded = entries.into_iter().map(|(manager, managed)| {
-            let operation = match manager.operation {
-                Operation::Apply => "Apply",
-                Operation::Update => "Update",
-            };
             let mut entry = json!({
-                "operation": operation, "apiVersion": managed.api_version,
+                "operation": manager.operation.name(), "apiVersion": managed.api_version,
                 "fieldsType": "FieldsV1", "fieldsV1": managed.fields.encode(),
             });
             for (name, text) in [("manager", &manager.name), ("subresource", &manager.subresource)] {

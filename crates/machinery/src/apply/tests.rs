@@ -69,40 +69,41 @@ impl Story {
 
     fn apply_config(&mut self, manager: &str, config: &Value, force: Force) -> Result<(), ApplyError> {
         self.second += 1;
-        let now = Timestamp::from_second(self.second).unwrap();
-        let kind = Kind {
-            schema: self.schemas.at(self.root),
-            reset: &self.reset,
-            family: Family::Custom,
-        };
-        let writer = Writer {
-            manager,
-            subresource: "",
-            api_version: "x/v1",
-            now,
-        };
+        let (kind, writer) = (self.kind(), self.writer(manager));
         self.object = Some(apply(self.object.as_ref(), config, &kind, &writer, force)?);
         Ok(())
     }
 
-    fn update(&mut self, manager: &str, change: impl FnOnce(&mut Value)) {
-        self.second += 1;
-        let now = Timestamp::from_second(self.second).unwrap();
-        let fresh = json!({"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": "a"}});
-        let mut new = self.object.clone().unwrap_or(fresh);
-        change(&mut new);
-        let kind = Kind {
+    fn kind(&self) -> Kind<'_> {
+        Kind {
             schema: self.schemas.at(self.root),
             reset: &self.reset,
             family: Family::Custom,
-        };
-        let writer = Writer {
+        }
+    }
+
+    fn writer<'a>(&self, manager: &'a str) -> Writer<'a> {
+        Writer {
             manager,
             subresource: "",
             api_version: "x/v1",
-            now,
-        };
-        track(self.object.as_ref(), &mut new, &kind, &writer);
+            now: Timestamp::from_second(self.second).unwrap(),
+        }
+    }
+
+    /// Whether an apply of this would leave the object as it is, told beforehand.
+    fn is_settled(&self, manager: &str, spec: &Value) -> bool {
+        let config = json!({"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec});
+        let object = self.object.as_ref().unwrap();
+        changes_nothing(object, &config, &self.kind(), &self.writer(manager))
+    }
+
+    fn update(&mut self, manager: &str, change: impl FnOnce(&mut Value)) {
+        self.second += 1;
+        let fresh = json!({"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": "a"}});
+        let mut new = self.object.clone().unwrap_or(fresh);
+        change(&mut new);
+        track(self.object.as_ref(), &mut new, &self.kind(), &self.writer(manager));
         self.object = Some(new);
     }
 
@@ -155,8 +156,19 @@ fn an_apply_that_changes_nothing_changes_nothing_at_all() {
     let spec = json!({"replicas": 1, "ports": [{"port": 80}], "free": {"a": [1], "b": {"c": 2}}});
     thing.apply("a", spec.clone()).unwrap();
     let before = thing.object.clone();
-    thing.apply("a", spec).unwrap();
+    assert!(thing.is_settled("a", &spec));
+    thing.apply("a", spec.clone()).unwrap();
     assert_eq!(thing.object, before);
+    assert!(
+        !thing.is_settled("b", &spec),
+        "another manager would come to own the fields"
+    );
+    assert!(
+        !thing.is_settled("a", &json!({"replicas": 1})),
+        "what is no longer said goes away"
+    );
+    thing.update("u", |object| object["spec"]["replicas"] = 2.into());
+    assert!(!thing.is_settled("a", &spec), "a value differs");
 }
 
 #[test]
@@ -441,6 +453,28 @@ proptest! {
     }
 
     #[test]
+    fn an_apply_that_is_said_to_change_nothing_changes_nothing(first in spec(), second in spec(), third in spec()) {
+        let mut thing = Story::new();
+        let applied = thing.apply("a", first).is_ok() && thing.apply_with("b", second.clone(), Force::Yes).is_ok();
+        for again in [second, third] {
+            if applied && thing.is_settled("b", &again) {
+                let before = thing.object.clone();
+                thing.apply_with("b", again, Force::Yes).unwrap();
+                prop_assert_eq!(&thing.object, &before);
+            }
+        }
+    }
+
+    #[test]
+    fn sets_change_in_place_as_they_do_in_copies(a in field_set(), b in field_set()) {
+        let (mut both, mut rest) = (a.clone(), a.clone());
+        both.absorb(b.clone());
+        prop_assert_eq!(both, a.union(&b));
+        rest.subtract(&b);
+        prop_assert_eq!(rest, a.difference(&b));
+    }
+
+    #[test]
     fn letting_go_of_everything_gives_the_object_back(first in spec(), mut second in spec()) {
         let mut thing = Story::new();
         // A value that changes its form takes what others own along without a conflict, here as in Kubernetes.
@@ -452,7 +486,7 @@ proptest! {
                 let root = Type::of(thing.schemas.at(thing.root));
                 let values = |object: &Option<Value>| {
                     let set = compare::field_set(object.as_ref().unwrap(), root);
-                    set.difference(&FieldSet::of(UNOWNED))
+                    set.difference(&UNOWNED)
                 };
                 let (before_set, after_set) = (values(&before), values(&thing.object));
                 prop_assert!(after_set.difference(&before_set).is_empty());

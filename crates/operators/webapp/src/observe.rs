@@ -144,7 +144,8 @@ impl Operator for WebAppOperator {
             let found = self.deployments.named(in_namespace, &track.deployment(app))?;
             owns(uid, &found.metadata).then_some(found)
         };
-        let pods = self.pods.by_index(&self.by_app, &instance);
+        let mut pods = self.pods.by_index(&self.by_app, &instance);
+        pods.retain(|pod| is_of(app, pod));
         let canary = owned(Track::Canary);
         Ok(Seen {
             stable: owned(Track::Stable),
@@ -236,6 +237,20 @@ fn instance(pod: &Pod) -> Option<String> {
     Some(format!("{}/{instance}", namespace(&pod.metadata.namespace)))
 }
 
+/// Whether a pod was made for a Deployment of the application. Anyone may give a pod our labels; it must not be counted,
+/// and never be ended, for that.
+fn is_of(app: &WebApp, pod: &Pod) -> bool {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let maker = owners
+        .filter(|owner| owner.controller == Some(true) && owner.kind == "ReplicaSet")
+        .find_map(|owner| owner.name.rsplit_once('-'));
+    maker.is_some_and(|(deployment, _)| {
+        [Track::Stable, Track::Canary]
+            .iter()
+            .any(|track| track.deployment(app) == deployment)
+    })
+}
+
 fn is_canary(pod: &Pod) -> bool {
     let labels = pod.metadata.labels.as_ref();
     labels
@@ -258,4 +273,32 @@ fn namespace(namespace: &Option<String>) -> &str {
 
 fn owns(uid: &str, child: &kube::core::ObjectMeta) -> bool {
     child.owner_references.iter().flatten().any(|owner| owner.uid == uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn app() -> WebApp {
+        serde_json::from_value(json!({"apiVersion": "stead.dev/v1", "kind": "WebApp",
+            "metadata": {"name": "shop"}, "spec": {"image": "nginx:1.25"}}))
+        .expect("a WebApp")
+    }
+
+    fn pod(owners: serde_json::Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "shop-1", "ownerReferences": owners}})).expect("a Pod")
+    }
+
+    #[test]
+    fn pods_of_both_tracks_are_the_applications_and_those_with_its_labels_alone_are_not() {
+        let made_by = |kind: &str, name: &str| {
+            pod(json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": true}]))
+        };
+        assert!(is_of(&app(), &made_by("ReplicaSet", "shop-5d4f")));
+        assert!(is_of(&app(), &made_by("ReplicaSet", "shop-canary-5d4f")));
+        assert!(!is_of(&app(), &made_by("ReplicaSet", "shop-other-5d4f")));
+        assert!(!is_of(&app(), &made_by("Job", "shop-5d4f")));
+        assert!(!is_of(&app(), &pod(json!([]))));
+    }
 }

@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
 use kube::{Client, ResourceExt};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use stead_apis::WebApp;
@@ -241,8 +241,18 @@ impl Worker<'_> {
         self.same_children(&format!("{place} taken back"), &changed, &original)
             .await;
         for name in [changed, mutated, original] {
-            let gone = self.apps().delete(&name, &DeleteParams::default()).await;
-            gone.expect("a deletion");
+            self.remove(&name).await;
+        }
+    }
+
+    /// Removes an application with its children: nobody collects garbage here.
+    async fn remove(&self, name: &str) {
+        let how = DeleteParams::default();
+        self.apps().delete(name, &how).await.expect("a deletion");
+        let of_it = ListParams::default().labels(&format!("app.kubernetes.io/instance={name}"));
+        for kind in kinds() {
+            let gone = self.objects(&kind).delete_collection(&how, &of_it).await;
+            gone.expect("a deletion of children");
         }
     }
 
@@ -395,13 +405,14 @@ async fn w12_every_property_mutated_in_turn_gives_the_children_of_a_fresh_instal
 
 /// The first valid spec that differs from a base at this place, with the base.
 async fn candidate(worker: &Worker<'_>, schema: &Value, place: &[Step]) -> Option<(Value, Value)> {
+    let mut tried = HashSet::new();
     for base in bases() {
         let base = worker.accepted(&base).await.expect("a valid base");
         for target in 0..STRINGS.len() {
             // What must stand beside the property is mostly satisfied by something simple, or by the same.
             for around in (0..SIMPLE).chain([target]) {
                 let wish = mutated(schema, Some(&base), place, (target, around));
-                if wish == base {
+                if wish == base || !tried.insert(wish.to_string()) {
                     continue;
                 }
                 match worker.accepted(&wish).await {
