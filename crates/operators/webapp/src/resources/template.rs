@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::ObjectMeta;
 use stead_apis::WebApp;
+use stead_apis::image::ImageReference;
 use stead_apis::webapp::Advice;
 use stead_apis::webapp::container::{Profile, Security};
 
@@ -99,6 +100,13 @@ fn container(app: &WebApp, security: &Security) -> Container {
     hardened(main, security)
 }
 
+/// When a node pulls an image that says nothing of it. The server would fill in the same, once: it would keep what it
+/// filled in for another image.
+fn pull_policy(image: &str) -> &'static str {
+    let moving = image.parse::<ImageReference>().is_ok_and(|image| image.is_moving());
+    if moving { "Always" } else { "IfNotPresent" }
+}
+
 /// What the spec asks for, or what observed use advises where the spec leaves it to that. A request is never above its
 /// limit: such a pod would be refused.
 fn requirements(app: &WebApp) -> Option<ResourceRequirements> {
@@ -143,6 +151,9 @@ fn connects(app: &WebApp) -> Probe {
 
 /// The container with what its security profile adds, and nothing that it says itself taken away.
 fn hardened(mut container: Container, security: &Security) -> Container {
+    let image = container.image.as_deref().unwrap_or_default();
+    let usual = pull_policy(image);
+    container.image_pull_policy.get_or_insert_with(|| usual.to_string());
     if security.profile == Profile::Off
         && security.run_as_user.is_none()
         && security.read_only_root_filesystem.is_none()
