@@ -1,9 +1,11 @@
 //! `cargo xtask bench api`: our API server and the real one, the same work, the same client, side by side.
+//! `cargo xtask bench engine`: the whole cluster and the real control plane: pods, from a Deployment to running.
 //! `cargo xtask bench framework`: the framework's hot parts alone.
 //!
 //! It prints a table and asserts nothing: a timed test fails on a busy machine, a table of ratios is still read
 //! with sense. Processor time comes first, because it is what noise disturbs least.
 
+mod engine;
 mod http;
 mod rules;
 mod servers;
@@ -20,6 +22,8 @@ use std::process::Command;
 pub enum Bench {
     /// The API server against kube-apiserver with etcd, both durable
     Api(Options),
+    /// Controllers, scheduler and nodes against kube-controller-manager and kube-scheduler
+    Engine(engine::Options),
     /// The framework's queue, cache and reconciles, each for itself
     Framework,
 }
@@ -50,20 +54,24 @@ pub struct Options {
 }
 
 pub fn run(bench: Bench) -> Result<()> {
-    let options = match bench {
-        Bench::Framework => return framework(),
-        Bench::Api(options) => options,
-    };
-    if cfg!(debug_assertions) {
-        return run_optimised();
+    match bench {
+        Bench::Framework => framework(),
+        // Its client only waits: there is nothing to optimise.
+        Bench::Engine(options) => engine::run(options),
+        Bench::Api(_) if cfg!(debug_assertions) => run_optimised(),
+        Bench::Api(options) => api(options),
     }
+}
+
+fn api(options: Options) -> Result<()> {
     let plan = work::Plan {
         objects: options.objects,
         pods: options.pods,
         seconds: options.seconds,
         connections: options.connections,
     };
-    let ours = servers::stead(options.program)?;
+    let program = servers::program(options.program)?;
+    let ours = servers::stead(&program, &["--parts", "api"])?;
     eprintln!("measuring stead");
     let mut our_results = work::measure(&ours, &plan)?;
     our_results.filled = work::fill(&ours, &plan, options.fill)?;

@@ -10,6 +10,7 @@ pub mod certificates;
 pub mod directory;
 pub mod escalation;
 pub mod impersonate;
+pub mod nodes;
 pub mod rbac;
 pub mod reviews;
 pub mod token_request;
@@ -85,6 +86,16 @@ pub enum Decision {
 pub trait Directory: Send + Sync {
     async fn object(&self, key: &Key) -> Result<Option<Arc<Value>>>;
     fn policy(&self) -> Result<Policy>;
+
+    /// Whether a pod of the namespace that is bound to the node has something.
+    fn bonds(&self, _namespace: &str, _node: &str, _has: &dyn Fn(&nodes::Bonds) -> bool) -> bool {
+        false
+    }
+
+    /// An object as this process knows it, without asking anybody.
+    fn current(&self, _key: &Key) -> Option<Arc<Value>> {
+        None
+    }
 }
 
 /// Everything that decides who asks and what they may do. Cheap to clone.
@@ -127,12 +138,22 @@ impl Auth {
         self.inner.directory.policy()
     }
 
-    /// What RBAC says of a request.
+    /// What roles say of a request, and of a node's also what it has to do with the object.
     pub fn decide(&self, user: &User, wanted: &Attributes) -> Result<Decision> {
         if user.is_master() {
             return Ok(Decision::Allow { reason: String::new() });
         }
-        Ok(self.policy()?.authorize(user, wanted))
+        let policy = self.policy()?;
+        let Some(node) = nodes::node_of(user) else {
+            return Ok(policy.authorize(user, wanted));
+        };
+        match nodes::judge(node, wanted, &policy, &*self.inner.directory) {
+            nodes::Opinion::Allow => Ok(Decision::Allow { reason: String::new() }),
+            nodes::Opinion::None(why) => Ok(match policy.authorize(user, wanted) {
+                Decision::Deny { reason } if reason.is_empty() => Decision::Deny { reason: why },
+                decision => decision,
+            }),
+        }
     }
 
     /// Refuses what no rule allows, with Kubernetes' message.
@@ -159,6 +180,20 @@ impl Auth {
             return Ok(None);
         }
         impersonate::impersonate(headers, sender, wanted, &self.policy()?)
+    }
+
+    /// Refuses a token that a node asks for, unless it is for one of its own pods.
+    pub fn check_token(&self, user: &User, namespace: &str, account: &str, request: &Value) -> Result<()> {
+        let Some(node) = nodes::node_of(user) else {
+            return Ok(());
+        };
+        nodes::token(node, namespace, request, &*self.inner.directory).map_err(|why| {
+            let resource = GroupResource {
+                group: String::new(),
+                resource: "serviceaccounts".to_string(),
+            };
+            ApiError::forbidden(&resource, account, why)
+        })
     }
 
     /// Refuses a write to an RBAC kind that grants more than the writer holds.

@@ -25,6 +25,7 @@ pub mod service_accounts;
 pub mod stateful_set;
 pub mod sweeping;
 pub mod token_secrets;
+pub mod trimming;
 pub mod volumes;
 
 use stead::{Error, Manager};
@@ -78,6 +79,7 @@ pub fn account(controller: &str) -> String {
 
 /// Adds every controller to a manager.
 pub fn add_to(manager: &Manager, settings: &Settings) {
+    trimming::for_controllers(manager.cache());
     replicas::add_replica_sets(manager);
     replicas::add_replication_controllers(manager);
     deployment::add_to(manager);

@@ -19,6 +19,7 @@ pub mod services;
 pub mod shape;
 pub mod status;
 pub mod timers;
+pub mod voices;
 
 #[cfg(test)]
 mod plan_tests;
@@ -28,6 +29,7 @@ use registration::{Capacity, Isolation, NodeConfig, Role};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
+use voices::Voices;
 
 /// The names of the zones that nodes are spread over.
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
@@ -51,12 +53,12 @@ pub fn describe(index: usize, total: usize, name: String, capacity: Capacity) ->
 }
 
 /// Runs hollow nodes until `stop`: one loop and one watch for all of them.
-pub async fn run_hollow(client: kube::Client, clock: Arc<dyn Clock>, nodes: Vec<NodeConfig>, stop: CancellationToken) {
+pub async fn run_hollow(voices: Voices, clock: Arc<dyn Clock>, nodes: Vec<NodeConfig>, stop: CancellationToken) {
     let (sender, notices) = tokio::sync::mpsc::unbounded_channel();
     let runtime = Arc::new(hollow::Hollow::new(clock.clone(), sender));
-    let events = events::Recorder::new(client.clone(), events::Kinds::WarningsOnly);
+    let events = events::Recorder::new(voices.clone(), events::Kinds::WarningsOnly);
     let agent = agent::Agent {
-        client,
+        voices,
         clock,
         runtime,
         nodes,
@@ -68,7 +70,7 @@ pub async fn run_hollow(client: kube::Client, clock: Arc<dyn Clock>, nodes: Vec<
 
 /// What nodes that run processes need from their surroundings.
 pub struct ProcessNodes {
-    pub client: kube::Client,
+    pub voices: Voices,
     pub clock: Arc<dyn Clock>,
     pub nodes: Vec<NodeConfig>,
     /// Where pods, their logs and their records are kept.
@@ -87,7 +89,7 @@ pub struct ProcessNodes {
 /// with the same folder adopts them, and [`process::end_all`] ends them.
 pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> std::io::Result<()> {
     let ProcessNodes {
-        client,
+        voices,
         clock,
         mut nodes,
         folder,
@@ -108,12 +110,12 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
             node.port = Some(serving.listener.local_addr()?.port());
         }
     }
-    let proxy = tokio::spawn(services::run(client.clone(), network.clone(), stop.clone()));
+    let proxy = tokio::spawn(services::run(voices.proxy.clone(), network.clone(), stop.clone()));
     let (sender, notices) = tokio::sync::mpsc::unbounded_channel();
-    let events = events::Recorder::new(client.clone(), events::Kinds::All);
+    let events = events::Recorder::new(voices.clone(), events::Kinds::All);
     let first = nodes.first();
     let runtime = process::Process::new(process::Settings {
-        client: client.clone(),
+        voices: voices.clone(),
         clock: clock.clone(),
         notices: sender,
         events: events.clone(),
@@ -132,7 +134,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         async move { runtime.watch_usage().await }
     });
     let agent = agent::Agent {
-        client,
+        voices,
         clock,
         runtime,
         nodes,

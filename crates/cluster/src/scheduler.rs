@@ -1,8 +1,8 @@
 //! The scheduler: a node for every pod that has none.
 //!
-//! Filters and scores are pure functions over what is known of the nodes ([`ledger`]). One worker decides, so that
-//! two decisions never count on the same free space; a decision counts from the moment it is made, before the
-//! cache has seen it.
+//! Filters and scores are pure functions over what is known of the nodes ([`ledger`]). Decisions are made one at a
+//! time, under the ledger's lock, and count from that moment, before the cache has seen them: two never count on the
+//! same free space. What follows from them, writes to the API server, happens side by side.
 
 mod claims;
 pub mod filter;
@@ -35,12 +35,15 @@ use telling::Waiting;
 
 /// The name by which pods ask for this scheduler.
 const NAME: &str = "default-scheduler";
+/// Pods whose bindings are under way at once: a write that is made durable takes its time, and many share it.
+const AT_ONCE: usize = 64;
 /// The reason in the condition of a pod that had to make room.
 const PREEMPTED: &str = "PreemptionByScheduler";
 
 /// Adds the scheduler to a manager.
 pub fn add_to(manager: &Manager) {
     let cache = manager.cache();
+    crate::controllers::trimming::for_scheduler(cache);
     let (pods, nodes) = (cache.store::<Pod>(), cache.store::<Node>());
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     keep_current(&ledger, &pods, &nodes);
@@ -56,7 +59,7 @@ pub fn add_to(manager: &Manager) {
     let (by_node, by_pod, by_claim, by_volume, by_class) =
         (stuck.clone(), stuck.clone(), stuck.clone(), stuck.clone(), stuck);
     let controller = Controller::new("scheduler", reconciler)
-        .for_::<Pod>()
+        .for_source(Source::<Pod>::all().when(concerns))
         // Space may have come free, or a place become acceptable: what found none is looked at again.
         .watches_source(Source::<Node>::all().when(matters), move |_| by_node.all())
         .watches::<Pod>(move |pod| match wants_node(pod) {
@@ -77,34 +80,53 @@ pub fn add_to(manager: &Manager) {
             &["patch"],
         ))
         .without_resync()
-        .concurrency(1);
+        .concurrency(AT_ONCE);
     manager.add(controller);
 }
 
-/// Pods that found no node, and whether they wait for other pods to come.
+/// Pods that found no node.
 #[derive(Clone, Default)]
-struct Stuck(Arc<Mutex<BTreeSet<(Key, bool)>>>);
+struct Stuck(Arc<Mutex<Waiters>>);
+
+#[derive(Default)]
+struct Waiters {
+    all: BTreeSet<Key>,
+    /// Those that wait for other pods to come.
+    attracted: BTreeSet<Key>,
+}
 
 impl Stuck {
     fn all(&self) -> Vec<Key> {
-        self.0.lock().iter().map(|(key, _)| key.clone()).collect()
+        self.0.lock().all.iter().cloned().collect()
     }
 
     /// Those for which a pod that was placed may make a difference.
     fn attracted(&self) -> Vec<Key> {
-        let stuck = self.0.lock();
-        let waiting = stuck.iter().filter(|(_, attracted)| *attracted);
-        waiting.map(|(key, _)| key.clone()).collect()
+        self.0.lock().attracted.iter().cloned().collect()
     }
 
     fn insert(&self, key: &Key, pod: &Pod) {
         let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
-        let attracted = affinity.is_some_and(|affinity| affinity.pod_affinity.is_some());
-        self.0.lock().insert((key.clone(), attracted));
+        let mut waiters = self.0.lock();
+        if affinity.is_some_and(|affinity| affinity.pod_affinity.is_some()) {
+            waiters.attracted.insert(key.clone());
+        }
+        waiters.all.insert(key.clone());
     }
 
     fn remove(&self, key: &Key) {
-        self.0.lock().retain(|(known, _)| known != key);
+        let mut waiters = self.0.lock();
+        waiters.all.remove(key);
+        waiters.attracted.remove(key);
+    }
+}
+
+/// Whether a pod's change concerns its place: what a node says of a pod that it runs does not.
+fn concerns(change: &Change<Pod>) -> bool {
+    match change {
+        Change::Updated { old, new } => wants_node(old) || wants_node(new),
+        Change::Listed(pod) | Change::Created(pod) => wants_node(pod),
+        Change::Deleted(_) => true,
     }
 }
 
@@ -187,10 +209,9 @@ impl Scheduler {
             return self.tell(context, pod, &words, None).await;
         }
         let budgets = self.budgets.list();
-        let found = self.ledger.lock().preempt(pod, needs, refused, &budgets);
+        let found = self.ledger.lock().make_room(pod, needs, refused, &budgets);
         match found {
             Ok(candidate) => {
-                self.ledger.lock().nominate(pod.clone(), candidate.node.clone());
                 self.evict(context, pod, &candidate).await?;
                 self.tell(context, pod, &words, Some(&candidate.node)).await
             }

@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use kube::Client;
 use parking_lot::Mutex;
 use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -145,6 +146,8 @@ struct Shared {
     settings: CacheSettings,
     metrics: Metrics,
     informers: Mutex<Informers>,
+    /// What is dropped from each object of a type, by type: `Transform`s.
+    trims: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     upheavals: upheaval::Upheavals,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -211,6 +214,7 @@ impl Cache {
                 settings,
                 metrics,
                 informers: Mutex::default(),
+                trims: Mutex::default(),
                 upheavals: upheaval::Upheavals::default(),
                 stop: CancellationToken::new(),
                 tasks: TaskTracker::new(),
@@ -221,6 +225,22 @@ impl Cache {
     /// The namespaces that are watched.
     pub fn namespaces(&self) -> &Namespaces {
         &self.shared.namespaces
+    }
+
+    /// Changes each object of a kind before it is kept, for every watch of the kind that has no transform of its own:
+    /// what nobody reads need not take memory. Call it before the first store of the kind is asked for.
+    ///
+    /// Whoever writes a whole object from the cache would write what is left of it: do so only where writes are
+    /// patches or applies.
+    pub fn trim<K: Typed>(&self, change: impl Fn(&mut K) + Send + Sync + 'static) {
+        let transform: Transform<K> = Arc::new(change);
+        self.shared.trims.lock().insert(TypeId::of::<K>(), Arc::new(transform));
+    }
+
+    fn trim_of<K: Object>(&self) -> Option<Transform<K>> {
+        let trims = self.shared.trims.lock();
+        let trim = trims.get(&TypeId::of::<K>())?.downcast_ref::<Transform<K>>();
+        trim.cloned()
     }
 
     /// The store of every object of a kind.
@@ -276,7 +296,7 @@ impl Cache {
         let selection = Selection {
             labels: labels.clone(),
             fields: fields.clone(),
-            transform: transform.clone(),
+            transform: transform.clone().or_else(|| self.trim_of()),
             need,
         };
         let start = self.starter(store.clone(), selection);

@@ -15,6 +15,7 @@ use stead_apiserver::environment::Environment;
 use stead_apiserver::server::{ApiServer, Config};
 use stead_apiserver::store::{History, Store, StoreError};
 use stead_cluster::node::registration::Capacity;
+use stead_cluster::node::voices::Voices;
 use stead_cluster::{controllers, node, scheduler};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -157,7 +158,7 @@ impl HollowCluster {
             node::describe(index, nodes, name, Capacity::hollow())
         });
         parts.spawn(node::run_hollow(
-            client.clone(),
+            Voices::one(client.clone()),
             clock,
             described.collect(),
             stop.clone(),

@@ -5,7 +5,7 @@ use crate::kubernetes;
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,11 @@ pub struct Server {
 /// Processes and their directory. They end with the value, also where a start fails half-way.
 struct Running {
     processes: Vec<Child>,
+    /// Needed beside them, and not measured.
+    companions: Vec<Child>,
     directory: PathBuf,
+    /// What clears away the pods that outlive the first process.
+    clearing: Option<Command>,
 }
 
 impl Server {
@@ -79,6 +83,27 @@ impl Server {
         Ok(bytes)
     }
 
+    /// Starts another process that belongs to it, and is measured with it.
+    pub fn extend(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        let log = std::fs::File::create(self.directory().join(format!("{name}.log")))?;
+        let process = command.stdout(Stdio::null()).stderr(log).spawn();
+        let process = process.with_context(|| format!("starting {name}"))?;
+        self.running.processes.push(process);
+        Ok(())
+    }
+
+    /// Starts a process that it needs, and that is not measured.
+    pub fn accompany(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        self.extend(name, command)?;
+        self.running.companions.extend(self.running.processes.pop());
+        Ok(())
+    }
+
+    /// Where it keeps its files.
+    pub fn directory(&self) -> &Path {
+        &self.running.directory
+    }
+
     fn settle(mut self) -> Result<Server> {
         std::thread::sleep(SETTLE);
         self.idle = self.memory()?;
@@ -88,26 +113,30 @@ impl Server {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for process in &mut self.processes {
+        for process in self.companions.iter_mut().chain(&mut self.processes) {
             // It may have ended by itself.
             let _ = process.kill();
             let _ = process.wait();
+        }
+        if let Some(clearing) = &mut self.clearing {
+            let _ = clearing.status();
         }
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Our own, on a data directory of its own.
-pub fn stead(program: Option<PathBuf>) -> Result<Server> {
-    let program = match program {
-        Some(program) => program,
-        None => build()?,
-    };
+/// Our own with these arguments, on a data directory of its own.
+pub fn stead(program: &Path, arguments: &[&str]) -> Result<Server> {
     let directory = directory("stead")?;
+    let data = directory.join("data");
+    let mut clearing = Command::new(program);
+    clearing.args(["down", "--data"]).arg(&data).stderr(Stdio::null());
     let started = Instant::now();
     let mut process = Command::new(program)
-        .args(["up", "--parts", "api", "--data"])
-        .arg(directory.join("data"))
+        .arg("up")
+        .args(arguments)
+        .arg("--data")
+        .arg(&data)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -116,7 +145,12 @@ pub fn stead(program: Option<PathBuf>) -> Result<Server> {
     let mut lines = lines.map_while(Result::ok);
     let kubeconfig = lines.find_map(|line| line.strip_prefix("ready ").map(str::to_string));
     let processes = vec![process];
-    let running = Running { processes, directory };
+    let running = Running {
+        processes,
+        companions: Vec::new(),
+        directory,
+        clearing: Some(clearing),
+    };
     let Some(kubeconfig) = kubeconfig else {
         bail!("stead ended before it was ready");
     };
@@ -131,7 +165,11 @@ pub fn stead(program: Option<PathBuf>) -> Result<Server> {
     server.settle()
 }
 
-fn build() -> Result<PathBuf> {
+/// The program to measure: the given one, or one that is built for release now.
+pub fn program(given: Option<PathBuf>) -> Result<PathBuf> {
+    if let Some(given) = given {
+        return Ok(given);
+    }
     let built = Command::new("cargo")
         .args(["build", "--release", "--bin", "stead"])
         .status()?;
@@ -151,6 +189,7 @@ pub fn kubernetes() -> Result<Server> {
     std::fs::write(directory.join("service-accounts.key"), key.serialize_pem())?;
     std::fs::write(directory.join("service-accounts.pub"), key.public_key_pem())?;
     std::fs::write(directory.join("tokens.csv"), "bench,bench,bench,system:masters\n")?;
+    std::fs::write(directory.join("kubeconfig"), kubeconfig_of(secure))?;
     let log = directory.join("kube-apiserver.log");
     let url = |port: u16| format!("http://127.0.0.1:{port}");
     let started = Instant::now();
@@ -185,7 +224,9 @@ pub fn kubernetes() -> Result<Server> {
         idle: 0,
         running: Running {
             processes: vec![etcd],
+            companions: Vec::new(),
             directory: directory.clone(),
+            clearing: None,
         },
     };
     let path = |name: &str| directory.join(name).display().to_string();
@@ -221,6 +262,19 @@ pub fn kubernetes() -> Result<Server> {
     }
     server.ready = started.elapsed();
     server.settle()
+}
+
+/// For the other parts of the real control plane, and for nodes: as JSON, which every reader of YAML reads.
+fn kubeconfig_of(port: u16) -> String {
+    let server = format!("https://127.0.0.1:{port}");
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+        // It signs its own certificate, on loopback.
+        "clusters": [{"name": "bench", "cluster": {"server": server, "insecure-skip-tls-verify": true}}],
+        "users": [{"name": "bench", "user": {"token": "bench"}}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+    })
+    .to_string()
 }
 
 fn wait_until_ready(target: &Target) -> Result<()> {

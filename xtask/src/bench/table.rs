@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Whether a ratio says how many times less, or how many times more.
 #[derive(Clone, Copy)]
-enum Better {
+pub enum Better {
     Less,
     More,
 }
@@ -124,24 +124,27 @@ struct Table<'a> {
 impl Table<'_> {
     fn row(&mut self, name: &str, better: Better, value: impl Fn(&Results) -> f64, show: impl Fn(f64) -> String) {
         let ours = value(self.ours);
-        let (theirs, ratio) = match self.theirs.map(value) {
-            None => ("not measured".to_string(), String::new()),
-            Some(theirs) => {
-                let ratio = match better {
-                    Better::Less => theirs / ours,
-                    Better::More => ours / theirs,
-                };
-                let ratio = if ratio.is_finite() {
-                    format!("{ratio:.1} x")
-                } else {
-                    String::new()
-                };
-                (show(theirs), ratio)
-            }
-        };
+        let (theirs, ratio) = compared(better, ours, self.theirs.map(value), &show);
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "| {name} | {} | {theirs} | {ratio} |", show(ours));
     }
+}
+
+/// The other's cell and the ratio's: how many times better ours is.
+pub fn compared(better: Better, ours: f64, theirs: Option<f64>, show: impl Fn(f64) -> String) -> (String, String) {
+    let Some(theirs) = theirs else {
+        return ("not measured".to_string(), String::new());
+    };
+    let ratio = match better {
+        Better::Less => theirs / ours,
+        Better::More => ours / theirs,
+    };
+    let ratio = if ratio.is_finite() {
+        format!("{ratio:.1} x")
+    } else {
+        String::new()
+    };
+    (show(theirs), ratio)
 }
 
 fn micros(duration: Duration) -> f64 {

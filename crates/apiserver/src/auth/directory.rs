@@ -4,6 +4,7 @@
 //! catches up with the store when it is read and is never behind it.
 
 use super::Directory;
+use super::nodes::Bonds;
 use super::rbac::{self, Binding, Policy, Role};
 use crate::error::{ApiError, Result};
 use crate::store::{Key, Prefix, Store, View};
@@ -19,6 +20,8 @@ pub struct StoreDirectory {
     cluster_role_bindings: View<Binding>,
     roles: View<Role>,
     role_bindings: View<Binding>,
+    /// What pods tie to their nodes. Read for requests of nodes only, and kept from the first of them on.
+    bonds: View<Bonds>,
 }
 
 impl StoreDirectory {
@@ -29,6 +32,9 @@ impl StoreDirectory {
             cluster_role_bindings: view(rbac::CLUSTER_ROLE_BINDINGS),
             roles: view(rbac::ROLES),
             role_bindings: view(rbac::ROLE_BINDINGS),
+            bonds: View::new(Prefix::resource("/pods"), |record| {
+                Bonds::of(&record.key, &record.value())
+            }),
         }
     }
 }
@@ -54,5 +60,18 @@ impl Directory for StoreDirectory {
             roles: self.roles.read(&self.store),
             role_bindings: self.role_bindings.read(&self.store),
         })
+    }
+
+    fn bonds(&self, namespace: &str, node: &str, has: &dyn Fn(&Bonds) -> bool) -> bool {
+        let all = self.bonds.read(&self.store);
+        let here = all
+            .range(rbac::key("/pods", namespace, "")..)
+            .take_while(|(key, _)| key.namespace == namespace);
+        let mut of_node = here.map(|(_, bonds)| bonds).filter(|bonds| bonds.node == node);
+        of_node.any(|bonds| has(bonds))
+    }
+
+    fn current(&self, key: &Key) -> Option<Arc<Value>> {
+        self.store.get_cached(key).map(|record| record.value())
     }
 }

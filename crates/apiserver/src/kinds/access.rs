@@ -37,6 +37,7 @@ pub async fn answer(call: &Call, body: Body) -> Result<Response<Body>> {
     let sent = call.read_object(body, options.validation).await?;
     let auth = &call.shared.auth;
     let answer = if asks_for_token(call) {
+        auth.check_token(&call.user, call.namespace(), &call.path.name, &sent)?;
         auth.token_request(call.namespace(), &call.path.name, &sent).await?
     } else {
         let review = auth

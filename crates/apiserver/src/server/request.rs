@@ -15,6 +15,8 @@ pub struct RequestInfo {
     pub verb: &'static str,
     pub path: String,
     pub resource: Option<ResourcePath>,
+    /// The one name that the field selector of a list or watch lets through: authorisation counts it as the name.
+    pub selected: String,
 }
 
 /// The parts of `/apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE/REST`.
@@ -26,7 +28,7 @@ pub struct ResourcePath {
     pub resource: String,
     pub name: String,
     pub subresource: String,
-    /// What follows the subresource: the path that a proxy forwards.
+    /// What follows the subresource: the path that a proxy forwards, as it was sent. It is somebody else's to decode.
     pub rest: String,
 }
 
@@ -35,11 +37,8 @@ const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
     pub fn parse(method: &Method, path: &str, query: &Query) -> Self {
-        let parts: Vec<String> = path
-            .split('/')
-            .filter(|part| !part.is_empty())
-            .map(super::query::percent_decode)
-            .collect();
+        let raw: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let parts: Vec<String> = raw.iter().map(|part| super::query::percent_decode(part)).collect();
         let borrowed: Vec<&str> = parts.iter().map(String::as_str).collect();
         let (group, version, rest) = match borrowed.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
@@ -69,19 +68,30 @@ impl RequestInfo {
         found.resource = rest[0].to_string();
         found.name = rest.get(1).copied().unwrap_or_default().to_string();
         found.subresource = rest.get(2).copied().unwrap_or_default().to_string();
-        found.rest = rest.get(3..).map(|rest| rest.join("/")).unwrap_or_default();
+        if let Some(further) = rest.get(3..).filter(|further| !further.is_empty()) {
+            found.rest = raw[raw.len() - further.len()..].join("/");
+            if path.ends_with('/') {
+                found.rest.push('/');
+            }
+        }
         if legacy_watch && !found.name.is_empty() && found.subresource.is_empty() {
             return RequestInfo {
                 verb: "watch",
                 path: path.to_string(),
                 resource: Some(found),
+                selected: String::new(),
             };
         }
         let verb = verb(method, &found, query, legacy_watch);
+        let selected = match verb {
+            "list" | "watch" | "deletecollection" => selected_name(query),
+            _ => String::new(),
+        };
         RequestInfo {
             verb,
             path: path.to_string(),
             resource: Some(found),
+            selected,
         }
     }
 
@@ -90,6 +100,7 @@ impl RequestInfo {
             verb: plain_verb(method),
             path: path.to_string(),
             resource: None,
+            selected: String::new(),
         }
     }
 
@@ -113,7 +124,10 @@ impl RequestInfo {
                 resource: found.resource.clone(),
                 subresource: found.subresource.clone(),
                 namespace: found.namespace.clone(),
-                name: found.name.clone(),
+                name: match found.name.is_empty() {
+                    true => self.selected.clone(),
+                    false => found.name.clone(),
+                },
             },
         };
         Attributes {
@@ -132,6 +146,16 @@ fn verb(method: &Method, found: &ResourcePath, query: &Query, legacy_watch: bool
         Method::DELETE if !named => "deletecollection",
         _ => plain_verb(method),
     }
+}
+
+/// The name in a field selector like `metadata.name=x`, also among other requirements.
+fn selected_name(query: &Query) -> String {
+    let selector = query.get("fieldSelector").unwrap_or_default();
+    let mut requirements = selector.split(',').filter_map(|part| {
+        let (field, value) = part.split_once("==").or_else(|| part.split_once('='))?;
+        (field == "metadata.name").then_some(value)
+    });
+    requirements.next().unwrap_or_default().to_string()
 }
 
 fn plain_verb(method: &Method) -> &'static str {
@@ -197,10 +221,33 @@ mod tests {
         );
         check(
             Method::GET,
+            "/api/v1/namespaces/a/pods/p%2Dq/proxy/x%20y/%2F/z/",
+            "get g= v=v1 ns=a r=pods n=p-q s=proxy rest=x%20y/%2F/z/",
+        );
+        check(
+            Method::GET,
             "/api/v1/watch/namespaces/a/pods/p",
             "watch g= v=v1 ns=a r=pods n=p s= rest=",
         );
         check(Method::GET, "/apis/apps/v1", "get /apis/apps/v1");
         check(Method::GET, "/healthz", "get /healthz");
+    }
+
+    #[test]
+    fn a_list_of_one_name_is_authorised_by_that_name() {
+        let check = |path: &str, expected: &str| {
+            let attributes = info(Method::GET, path).attributes();
+            let Target::Resource { name, .. } = attributes.target else {
+                panic!("{path} is a resource");
+            };
+            assert_eq!(name, expected, "{path}");
+        };
+        check("/api/v1/nodes?fieldSelector=metadata.name%3Dn1", "n1");
+        check(
+            "/api/v1/nodes?watch=1&fieldSelector=spec.unschedulable%3Dtrue,metadata.name%3D%3Dn1",
+            "n1",
+        );
+        check("/api/v1/nodes?fieldSelector=metadata.name!%3Dn1", "");
+        check("/api/v1/nodes/n2?fieldSelector=metadata.name%3Dn1", "n2");
     }
 }

@@ -3,6 +3,8 @@
 //! A fault is asked for by an annotation on the Node object, so it works on every node agent of ours, in whatever
 //! process it runs.
 
+mod voices;
+
 use crate::commands::connection;
 use crate::failure::{Hint, misuse};
 use crate::home::Home;
@@ -21,15 +23,20 @@ use stead_cluster::node::fault::{POWER_ANNOTATION, Power};
 use stead_cluster::node::process::images::Places;
 use stead_cluster::node::registration::{Capacity, NodeConfig, Role};
 use stead_cluster::node::server::{Guard, Serving, identity};
+use stead_cluster::node::voices::Voices;
 use stead_cluster::node::{self};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+/// Hollow nodes of one process: more would only wait for each other.
+const MOST_NODES: i64 = 5_000;
 
 /// Join a node to a cluster, or let a node fail
 #[derive(Args)]
 #[command(after_help = "Examples:
   stead node join worker-1                    a node whose pods are processes of this machine, until Ctrl-C
   stead node join worker-2 --runtime hollow   one whose pods only say that they run
+  stead node join many --runtime hollow --count 100   a hundred of those in one process: many-0, many-1, ...
   stead node stop node-0                      as if its machine were off
   stead node start node-0
   stead node partition node-0                 its pods run on, and the API hears nothing of it
@@ -48,6 +55,9 @@ enum Command {
         /// What runs its pods
         #[arg(long, value_enum, default_value_t = Runtime::Process)]
         runtime: Runtime,
+        /// Join so many hollow nodes, named NAME-0, NAME-1, ...
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_NODES))]
+        count: Option<u16>,
         /// Keep the pods of a process node here (default: $XDG_DATA_HOME/stead/joined/NAME)
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
@@ -87,9 +97,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
             Command::Join {
                 name,
                 runtime,
+                count,
                 data,
                 address,
-            } => join(name, runtime, Place { data, address }).await,
+            } => join(name, count, runtime, Place { data, address }).await,
             Command::Stop { name } => set_power(&name, Power::Off).await,
             Command::Partition { name } => set_power(&name, Power::Partitioned).await,
             Command::Start { name } | Command::Heal { name } => set_power(&name, Power::On).await,
@@ -97,33 +108,46 @@ pub fn run(arguments: Arguments) -> Result<()> {
     })
 }
 
-async fn join(name: String, runtime: Runtime, place: Place) -> Result<()> {
+async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) -> Result<()> {
     if let Some(problem) = stead_machinery::names::dns1123_subdomain(&name).first() {
         return misuse(
             format!("`{name}` cannot be the name of a node: {problem}"),
             "use lower-case letters, digits and dashes",
         );
     }
+    if count.is_some() && runtime == Runtime::Process {
+        return misuse(
+            "only hollow nodes join in numbers".to_owned(),
+            "add --runtime hollow, or start one `stead node join` for each node that runs processes",
+        );
+    }
     let stop = connection::stop_on_signal()?;
     let config = connection::configuration().await?;
     let server = config.cluster_url.to_string();
     let authorities = config.root_cert.clone().unwrap_or_default();
-    let client = connection::client(config)?;
+    let client = connection::client(config.clone())?;
     let nodes: Api<Node> = Api::all(client.clone());
     nodes
         .get_opt(&name)
         .await
         .with_context(|| format!("cannot ask {server} for nodes"))
         .hint("check that the cluster runs and that the account of the kubeconfig may write nodes")?;
-    let described = NodeConfig {
+    let describe = |index: usize, name: String| NodeConfig {
         role: Role::Worker,
         address: place.address,
-        ..node::describe(0, 1, name.clone(), capacity(runtime))
+        ..node::describe(index, 1, name, capacity(runtime))
     };
     tell(Line::Note, &format!("node {name} joins {server}"));
+    let described = match count {
+        None => vec![describe(0, name.clone())],
+        Some(count) => (0..usize::from(count))
+            .map(|index| describe(index, format!("{name}-{index}")))
+            .collect(),
+    };
+    let voices = voices::of(client, &config, &described).await?;
     match runtime {
-        Runtime::Hollow => node::run_hollow(client, Arc::new(MachineClock), vec![described], stop).await,
-        Runtime::Process => processes(client, described, place, authorities, stop).await?,
+        Runtime::Hollow => node::run_hollow(voices, Arc::new(MachineClock), described, stop).await,
+        Runtime::Process => processes(voices, described, place, authorities, stop).await?,
     }
     Ok(())
 }
@@ -138,13 +162,13 @@ fn capacity(runtime: Runtime) -> Capacity {
 /// Runs a node of processes. Its pods outlive it: the next join with the same directory adopts them, and `stead down
 /// --data` ends them.
 async fn processes(
-    client: kube::Client,
-    described: NodeConfig,
+    voices: Voices,
+    nodes: Vec<NodeConfig>,
     place: Place,
     authorities: Vec<Vec<u8>>,
     stop: CancellationToken,
 ) -> Result<()> {
-    let name = described.name.clone();
+    let name = nodes.first().map(|node| node.name.clone()).unwrap_or_default();
     let data = match place.data {
         Some(data) => data,
         None => places::data()?.join("joined").join(&name),
@@ -158,10 +182,11 @@ async fn processes(
     let tls = identity::joined(authorities, &place.address.to_string())
         .context("cannot prepare the node's own server")
         .hint("the kubeconfig must name the cluster's certificate authority, which also signs the API server's client certificate")?;
+    let client = voices.node(&name);
     let settings = node::ProcessNodes {
-        client: client.clone(),
+        voices,
         clock: Arc::new(MachineClock),
-        nodes: vec![described],
+        nodes,
         folder: home.path.join("nodes"),
         own: std::env::current_exe().context("cannot find this program's own file")?,
         network: Arc::default(),

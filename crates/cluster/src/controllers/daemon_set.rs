@@ -6,6 +6,7 @@ mod steps;
 mod tests;
 
 use super::history::{self, HASH_LABEL};
+use super::ownership::Family;
 use super::{ownership, pods, replicas};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -19,9 +20,9 @@ pub fn add_to(manager: &Manager) {
     let sets = cache.store::<DaemonSet>();
     let reconciler = DaemonSets {
         sets: sets.clone(),
-        pods: cache.store(),
+        pods: Family::new(cache.store()),
         nodes: cache.store(),
-        revisions: cache.store(),
+        revisions: Family::new(cache.store()),
     };
     let all = sets.clone();
     let selector = |set: &DaemonSet| pods::selector(&set.spec.as_ref()?.selector);
@@ -40,9 +41,9 @@ pub fn add_to(manager: &Manager) {
 
 struct DaemonSets {
     sets: Store<DaemonSet>,
-    pods: Store<Pod>,
+    pods: Family<Pod>,
     nodes: Store<Node>,
-    revisions: Store<ControllerRevision>,
+    revisions: Family<ControllerRevision>,
 }
 
 impl Reconciler for DaemonSets {

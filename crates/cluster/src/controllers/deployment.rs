@@ -6,20 +6,20 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use super::ownership;
+use super::ownership::{self, Family};
 use super::pods;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use std::sync::Arc;
-use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Store};
+use stead::{Change, Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Source, Store};
 
 /// Adds the controller of Deployments.
 pub fn add_to(manager: &Manager) {
     let cache = manager.cache();
     let reconciler = Deployments {
         deployments: cache.store(),
-        sets: cache.store(),
+        sets: Family::new(cache.store()),
         pods: cache.store(),
     };
     let sets = cache.store::<ReplicaSet>();
@@ -27,7 +27,7 @@ pub fn add_to(manager: &Manager) {
         .for_::<Deployment>()
         .owns::<ReplicaSet>()
         // Recreate waits for the last old pod to go.
-        .watches::<Pod>(move |pod| {
+        .watches_source(Source::<Pod>::all().when(leaves), move |pod| {
             let Some(owner) = ownership::controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet") else {
                 return Vec::new();
             };
@@ -46,9 +46,14 @@ pub fn add_to(manager: &Manager) {
     manager.add(controller);
 }
 
+/// Whether a pod is gone, or has ended: nothing else of a pod concerns its Deployment.
+fn leaves(change: &Change<Pod>) -> bool {
+    matches!(change, Change::Deleted(_)) || pods::has_ended(change.object())
+}
+
 struct Deployments {
     deployments: Store<Deployment>,
-    sets: Store<ReplicaSet>,
+    sets: Family<ReplicaSet>,
     pods: Store<Pod>,
 }
 
@@ -118,19 +123,17 @@ impl Deployments {
         };
         let fits = |set: &ReplicaSet| selector.matches(set.metadata.labels.as_ref().unwrap_or(&Default::default()));
         let mut claimed = Vec::new();
-        for set in self.sets.in_namespace(meta.namespace.as_deref().unwrap_or_default()) {
-            match ownership::controller_of(&set.metadata) {
-                Some(owner) if owner.uid == uid && fits(&set) => claimed.push(set),
-                Some(owner) if owner.uid == uid && meta.deletion_timestamp.is_none() => {
-                    ownership::release(context, &*set, uid).await?;
-                }
-                None if fits(&set)
-                    && meta.deletion_timestamp.is_none()
-                    && set.metadata.deletion_timestamp.is_none() =>
-                {
-                    ownership::adopt(context, &*set, &**deployment).await?;
-                }
-                _ => {}
+        for set in self.sets.controlled_by(uid) {
+            if fits(&set) {
+                claimed.push(set);
+            } else if meta.deletion_timestamp.is_none() {
+                ownership::release(context, &*set, uid).await?;
+            }
+        }
+        for set in self.sets.orphans(meta.namespace.as_deref()) {
+            let stays = meta.deletion_timestamp.is_none() && set.metadata.deletion_timestamp.is_none();
+            if stays && fits(&set) {
+                ownership::adopt(context, &*set, &**deployment).await?;
             }
         }
         claimed.sort_by_key(|set| {

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{DynamicObject, ObjectMeta, PartialObjectMeta};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use stead::writer::{Draft, Verb};
@@ -103,7 +103,7 @@ impl Reconciler for Collector {
 impl Collector {
     /// Watches the metadata of every kind that can be listed, watched and deleted.
     async fn discover(&self, context: &Context) -> Result<Outcome, Error> {
-        let mut news = false;
+        let mut news = BTreeSet::new();
         for served in discovery::kinds(&context.client()).await? {
             let id = (served.kind.group.to_string(), served.kind.kind.to_string());
             let ephemeral = served.kind.kind == "Event";
@@ -113,15 +113,30 @@ impl Collector {
             if ephemeral || !served.can(&["list", "watch", "delete"]) || known(&self.shared.kinds.lock()) {
                 continue;
             }
-            news = true;
+            news.insert(id.clone());
             self.shared.kinds.lock().insert(id, served.kind.clone());
             self.watch(served.kind);
         }
-        Ok(Outcome::CheckAgain(if news { DISCOVERY_SOON } else { DISCOVERY_PAUSE }))
+        // Nothing could be said of objects whose owners are of a kind that nobody served.
+        let concerned = self.shared.graph.lock().owned_by_kinds(&news);
+        for uid in concerned {
+            if let Some(trigger) = self.wake.get() {
+                trigger.wake(Key::cluster(&uid), "the kind of its owner is served now");
+            }
+        }
+        Ok(Outcome::CheckAgain(match news.is_empty() {
+            true => DISCOVERY_PAUSE,
+            false => DISCOVERY_SOON,
+        }))
     }
 
     fn watch(&self, kind: Kind) {
-        let store = self.cache.watch_dynamic::<Metadata>(kind.clone(), Watch::all());
+        let only_bonds = Watch::all().transform(|object: &mut Metadata| {
+            object.metadata.managed_fields = None;
+            object.metadata.labels = None;
+            object.metadata.annotations = None;
+        });
+        let store = self.cache.watch_dynamic::<Metadata>(kind.clone(), only_bonds);
         let (shared, wake) = (self.shared.clone(), self.wake.clone());
         store.subscribe(move |change| {
             let look = match change {

@@ -1,5 +1,6 @@
 //! ControllerRevisions: the templates that a StatefulSet or DaemonSet has had, numbered, for updates and roll-backs.
 
+use super::ownership::Family;
 use super::{created, ownership, pods};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -8,7 +9,7 @@ use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use stead::{Context, Error, Propagation, Store, Typed};
+use stead::{Context, Error, Propagation, Typed};
 use stead_machinery::selector::LabelSelector as Selector;
 
 /// The label by which a pod says from which revision it was made.
@@ -62,7 +63,7 @@ fn data(template: &PodTemplateSpec) -> Value {
 /// The revisions of an owner, with the wanted template as the newest: made, or renumbered if it was had before.
 pub async fn sync<O: Typed>(
     context: &Context,
-    store: &Store<ControllerRevision>,
+    family: &Family<ControllerRevision>,
     owner: &O,
     selector: &Selector,
     template: &PodTemplateSpec,
@@ -70,15 +71,11 @@ pub async fn sync<O: Typed>(
 ) -> Result<History, Error> {
     let meta = owner.meta();
     let uid = meta.uid.as_deref().unwrap_or_default();
-    let mut revisions = Vec::new();
-    for revision in store.in_namespace(meta.namespace.as_deref().unwrap_or_default()) {
-        match ownership::controller_of(&revision.metadata) {
-            Some(controller) if controller.uid == uid => revisions.push(revision),
-            None if selector.matches(revision.metadata.labels.as_ref().unwrap_or(&Default::default())) => {
-                ownership::adopt(context, &*revision, owner).await?;
-                revisions.push(revision);
-            }
-            _ => {}
+    let mut revisions = family.controlled_by(uid);
+    for revision in family.orphans(meta.namespace.as_deref()) {
+        if selector.matches(revision.metadata.labels.as_ref().unwrap_or(&Default::default())) {
+            ownership::adopt(context, &*revision, owner).await?;
+            revisions.push(revision);
         }
     }
     revisions.sort_by_key(|revision| (revision.revision, revision.metadata.name.clone()));

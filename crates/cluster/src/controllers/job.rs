@@ -7,6 +7,7 @@ mod policy;
 mod tests;
 pub mod verdict;
 
+use super::ownership::Family;
 use super::{ownership, pods, replicas};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
@@ -28,7 +29,7 @@ pub fn add_to(manager: &Manager) {
     let jobs = cache.store::<Job>();
     let reconciler = Jobs {
         jobs: jobs.clone(),
-        pods: cache.store(),
+        pods: Family::new(cache.store()),
     };
     let controller = Controller::new("job", reconciler)
         .for_::<Job>()
@@ -47,7 +48,7 @@ fn selector(job: &Job) -> Option<stead_machinery::selector::LabelSelector> {
 
 struct Jobs {
     jobs: Store<Job>,
-    pods: Store<Pod>,
+    pods: Family<Pod>,
 }
 
 impl Reconciler for Jobs {
@@ -181,7 +182,7 @@ impl Jobs {
 
     /// Pods of a Job that is gone need not wait to be counted.
     async fn free_orphans(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
-        let all = self.pods.in_namespace(key.namespace().unwrap_or_default());
+        let all = self.pods.store.in_namespace(key.namespace().unwrap_or_default());
         let of_job = |pod: &&Arc<Pod>| {
             ownership::controller_of(&pod.metadata).is_some_and(|owner| owner.kind == "Job" && owner.name == key.name())
         };

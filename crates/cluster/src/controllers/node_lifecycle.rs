@@ -10,7 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Source, Store, Watch};
+use stead::{
+    Change, Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Source, Store, Watch,
+};
 
 /// A node whose lease is older is taken for lost. Kubernetes waits as long.
 const GRACE: SignedDuration = SignedDuration::from_secs(50);
@@ -33,7 +35,7 @@ pub fn add_to(manager: &Manager) {
         .watches_source(Source::<Lease>::from(Watch::all().fields(LEASES)), |lease| {
             lease.metadata.name.as_deref().map(Key::cluster).into_iter().collect()
         })
-        .watches::<Pod>(|pod| {
+        .watches_source(Source::<Pod>::all().when(arrives), |pod| {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
             node.map(Key::cluster).into_iter().collect()
         })
@@ -42,6 +44,18 @@ pub fn add_to(manager: &Manager) {
         .without_resync()
         .concurrency(2);
     manager.add(controller);
+}
+
+/// Whether a pod comes to a node, or changes what it bears there: what the node says of it does not matter.
+fn arrives(change: &Change<Pod>) -> bool {
+    let Change::Updated { old, new } = change else {
+        return !matches!(change, Change::Deleted(_));
+    };
+    let place = |pod: &Pod| {
+        let spec = pod.spec.as_ref();
+        spec.map(|spec| (spec.node_name.clone(), spec.tolerations.clone()))
+    };
+    place(old) != place(new) || pods::is_ready(old) != pods::is_ready(new)
 }
 
 struct Nodes {
@@ -53,11 +67,13 @@ struct Nodes {
 
 impl Reconciler for Nodes {
     async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
-        let pods = self.pods.by_index(&self.by_node, key.name());
+        let pods = || self.pods.by_index(&self.by_node, key.name());
         let Some(node) = self.nodes.get(key) else {
             // The node itself is gone, and nobody is left to say that its pods have ended.
-            for pod in pods.iter().filter(|_| self.nodes.is_synced()) {
-                release(context, pod).await?;
+            if self.nodes.is_synced() {
+                for pod in pods() {
+                    release(context, &pod).await?;
+                }
             }
             return Ok(Outcome::Settled);
         };
@@ -75,6 +91,7 @@ impl Reconciler for Nodes {
         }
         let mut next = left(renewed + GRACE, now);
         if !wanted.expel.is_empty() {
+            let pods = pods();
             for pod in pods.iter().filter(|pod| pods::is_active(pod)) {
                 match taints::leaves_at(pod, &wanted.expel) {
                     Some(at) if at <= now => context.writer().delete(&**pod, Propagation::Background).await?,

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use serde_json::json;
 use std::sync::Arc;
-use stead::{Context, Error, Key, Kind, Store, Typed};
+use stead::{Context, Error, Index, Key, Kind, Store, Typed};
 use stead_machinery::selector::LabelSelector as Selector;
 
 /// The reference that makes `owner` the controller of an object.
@@ -79,11 +79,41 @@ pub async fn release<K: Typed>(context: &Context, object: &K, owner_uid: &str) -
         .map(drop)
 }
 
+/// Objects that have owners, and among them at hand those that nobody controls: an owner looks at its own and at
+/// these, and never at all objects of its namespace.
+pub struct Family<K> {
+    pub store: Store<K>,
+    orphans: Index<K>,
+}
+
+impl<K: Typed> Family<K> {
+    pub fn new(store: Store<K>) -> Self {
+        let orphans = store.index(|object| {
+            let meta = object.meta();
+            let free = controller_of(meta).is_none();
+            meta.namespace.iter().filter(|_| free).cloned().collect()
+        });
+        Family { store, orphans }
+    }
+
+    /// Those that the owner with this UID controls.
+    pub fn controlled_by(&self, uid: &str) -> Vec<Arc<K>> {
+        let mut owned = self.store.owned_by(uid);
+        owned.retain(|object| is_controlled_by(object.meta(), uid));
+        owned
+    }
+
+    /// Those of a namespace that nobody controls.
+    pub fn orphans(&self, namespace: Option<&str>) -> Vec<Arc<K>> {
+        self.store.by_index(&self.orphans, namespace.unwrap_or_default())
+    }
+}
+
 /// The pods that are this owner's: controlled ones that match, and matching ones that nobody controls and that it
 /// may `adopt`. Controlled ones that match no more are let go.
 pub async fn claim_pods<O: Typed>(
     context: &Context,
-    pods: &Store<Pod>,
+    pods: &Family<Pod>,
     owner: &O,
     selector: &Selector,
     adoptable: impl Fn(&Pod) -> bool,
@@ -91,10 +121,7 @@ pub async fn claim_pods<O: Typed>(
     let meta = owner.meta();
     let uid = meta.uid.as_deref().unwrap_or_default();
     let mut claimed = Vec::new();
-    for pod in pods.owned_by(uid) {
-        if !is_controlled_by(&pod.metadata, uid) {
-            continue;
-        }
+    for pod in pods.controlled_by(uid) {
         if pods::matches(selector, &pod) {
             claimed.push(pod);
         } else if meta.deletion_timestamp.is_none() {
@@ -104,9 +131,8 @@ pub async fn claim_pods<O: Typed>(
     if meta.deletion_timestamp.is_some() {
         return Ok(claimed);
     }
-    for pod in pods.in_namespace(meta.namespace.as_deref().unwrap_or_default()) {
-        let free = controller_of(&pod.metadata).is_none() && adoptable(&pod);
-        if free && pods::matches(selector, &pod) {
+    for pod in pods.orphans(meta.namespace.as_deref()) {
+        if adoptable(&pod) && pods::matches(selector, &pod) {
             adopt(context, &*pod, owner).await?;
             claimed.push(pod);
         }

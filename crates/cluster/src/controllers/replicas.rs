@@ -4,7 +4,7 @@
 
 mod status;
 
-use super::ownership;
+use super::ownership::{self, Family};
 use super::pods::{self, Availability};
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -61,7 +61,7 @@ fn add<K: ReplicaOwner>(manager: &Manager, name: &'static str) {
     let owners = cache.store::<K>();
     let reconciler = Replicas {
         owners: owners.clone(),
-        pods: cache.store::<Pod>(),
+        pods: Family::new(cache.store()),
     };
     let controller = Controller::new(name, reconciler)
         .for_::<K>()
@@ -76,7 +76,7 @@ fn add<K: ReplicaOwner>(manager: &Manager, name: &'static str) {
 
 struct Replicas<K> {
     owners: Store<K>,
-    pods: Store<Pod>,
+    pods: Family<Pod>,
 }
 
 impl<K: ReplicaOwner> Reconciler for Replicas<K> {

@@ -7,6 +7,7 @@ mod steps;
 mod tests;
 
 use super::history::{self, History};
+use super::ownership::Family;
 use super::{created, ownership, pods, replicas};
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -21,8 +22,8 @@ pub fn add_to(manager: &Manager) {
     let sets = cache.store::<StatefulSet>();
     let reconciler = StatefulSets {
         sets: sets.clone(),
-        pods: cache.store(),
-        revisions: cache.store(),
+        pods: Family::new(cache.store()),
+        revisions: Family::new(cache.store()),
         claims: cache.store(),
     };
     let selector = |set: &StatefulSet| pods::selector(&set.spec.as_ref()?.selector);
@@ -41,8 +42,8 @@ pub fn add_to(manager: &Manager) {
 
 struct StatefulSets {
     sets: Store<StatefulSet>,
-    pods: Store<Pod>,
-    revisions: Store<ControllerRevision>,
+    pods: Family<Pod>,
+    revisions: Family<ControllerRevision>,
     claims: Store<PersistentVolumeClaim>,
 }
 

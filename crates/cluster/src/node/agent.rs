@@ -13,6 +13,7 @@ use super::seen::{Sandbox, Seen, State, Verdict};
 use super::shape::Shape;
 use super::status::{self, Host};
 use super::timers::Timers;
+use super::voices::Voices;
 use crate::clock::{Clock, after};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -40,7 +41,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
 /// Drives the pods of some nodes until it is told to stop.
 pub struct Agent {
-    pub client: Client,
+    pub voices: Voices,
     pub clock: Arc<dyn Clock>,
     pub runtime: Arc<dyn Runtime>,
     pub nodes: Vec<NodeConfig>,
@@ -100,13 +101,16 @@ enum Timer {
 /// One node's own state in the loop.
 struct Member {
     config: NodeConfig,
+    /// The node's own client.
+    client: Client,
     host: Host,
     uid: Option<String>,
     power: Power,
 }
 
 struct Loop {
-    client: Client,
+    /// Says what nodes are for.
+    registrar: Client,
     clock: Arc<dyn Clock>,
     runtime: Arc<dyn Runtime>,
     events: super::events::Recorder,
@@ -129,7 +133,7 @@ impl Agent {
     /// Runs until `stop`. Pods are left as they are: a later agent adopts them.
     pub async fn run(self, stop: CancellationToken) {
         let Agent {
-            client,
+            voices,
             clock,
             runtime,
             nodes,
@@ -146,13 +150,13 @@ impl Agent {
             _ => watcher::Config::default(),
         };
         let pods = watcher(
-            Api::<Pod>::all(client.clone()),
+            Api::<Pod>::all(voices.reader.clone()),
             watcher::Config::default().fields(&selector),
         );
         let mut pods = kube::runtime::WatchStreamExt::default_backoff(pods).boxed();
-        let watched = watcher(Api::<Node>::all(client.clone()), node_selector);
+        let watched = watcher(Api::<Node>::all(voices.reader.clone()), node_selector);
         let mut watched = kube::runtime::WatchStreamExt::default_backoff(watched).boxed();
-        let mut state = Loop::new(client, clock, runtime, events, nodes);
+        let mut state = Loop::new(&voices, clock, runtime, events, nodes);
         loop {
             state.settle();
             let wake = state.next_wake();
@@ -176,7 +180,7 @@ impl Agent {
 
 impl Loop {
     fn new(
-        client: Client,
+        voices: &Voices,
         clock: Arc<dyn Clock>,
         runtime: Arc<dyn Runtime>,
         events: super::events::Recorder,
@@ -195,13 +199,14 @@ impl Loop {
                     address: config.address,
                     runtime: scheme,
                 },
+                client: voices.node(&config.name),
                 config,
                 uid: None,
                 power: Power::On,
             })
             .collect();
         let mut state = Loop {
-            client,
+            registrar: voices.registrar.clone(),
             clock,
             runtime,
             events,
@@ -417,7 +422,7 @@ impl Loop {
             now,
         };
         let want = status::of(&question, &member.host);
-        let client = self.client.clone();
+        let client = member.client.clone();
         if api::differs(pod.status.as_ref(), &want) {
             let patience = after(work.first_seen, FIRST_STATUS_PATIENCE);
             if work.calls > 0 && now < patience && want.phase.as_deref() == Some("Pending") {

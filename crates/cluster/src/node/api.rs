@@ -139,8 +139,11 @@ fn lost_or_gone(error: kube::Error) -> Written {
 }
 
 /// Makes the node known, or brings an existing one up to date. Gives the node as the API has it.
+///
+/// What the node is for is said by the `registrar`: the API server lets no node say that of itself.
 pub async fn register(
     client: &Client,
+    registrar: &Client,
     config: &NodeConfig,
     runtime: &'static str,
     now: Timestamp,
@@ -155,6 +158,12 @@ pub async fn register(
             nodes.patch(&config.name, &PatchParams::default(), &labels).await?;
         }
         Err(error) => return Err(error),
+    }
+    if let Some(role) = registration::role_patch(config) {
+        let nodes: Api<Node> = Api::all(registrar.clone());
+        nodes
+            .patch(&config.name, &PatchParams::default(), &Patch::Merge(role))
+            .await?;
     }
     report(client, config, runtime, now).await
 }

@@ -5,6 +5,7 @@
 //! would be most of the traffic.
 
 use super::status::whole_seconds;
+use super::voices::Voices;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -30,12 +31,13 @@ pub enum Kinds {
 
 impl Recorder {
     /// Sends events to the API until the recorder is dropped.
-    pub fn new(client: kube::Client, kinds: Kinds) -> Recorder {
+    pub fn new(voices: Voices, kinds: Kinds) -> Recorder {
         let (queue, mut waiting) = mpsc::channel::<Event>(QUEUE);
         tokio::spawn(async move {
             while let Some(event) = waiting.recv().await {
                 let namespace = event.metadata.namespace.clone().unwrap_or_default();
-                let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
+                let node = event.reporting_instance.as_deref().unwrap_or_default();
+                let events: Api<Event> = Api::namespaced(voices.node(node), &namespace);
                 if let Err(error) = events.create(&PostParams::default(), &event).await {
                     tracing::debug!(%error, "an event was not recorded");
                 }

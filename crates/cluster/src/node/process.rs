@@ -35,6 +35,7 @@ use super::registration::Capacity;
 use super::runtime::{Notice, Notices, Running, Runtime, RuntimeError, What};
 use super::seen::{Container, Sandbox, Seen, State};
 use super::shape::Shape;
+use super::voices::Voices;
 use crate::clock::{Clock, after};
 use async_trait::async_trait;
 use cgroups::Cgroups;
@@ -55,7 +56,7 @@ use tokio::task::AbortHandle;
 
 /// Runs containers as processes.
 pub struct Process {
-    pub client: kube::Client,
+    pub voices: Voices,
     pub clock: Arc<dyn Clock>,
     pub notices: Notices,
     pub events: Recorder,
@@ -70,6 +71,9 @@ pub struct Process {
     runs: Mutex<HashMap<(String, String), Run>>,
     /// What containers had used at the last look.
     samples: Mutex<HashMap<(String, String), usage::Samples>>,
+    /// The tasks that keep volumes up to date, by pod.
+    refreshing: Mutex<HashMap<String, AbortHandle>>,
+    tokens: volumes::tokens::Tokens,
     /// The runtime itself, for the tasks that it starts.
     own: Weak<Process>,
 }
@@ -86,7 +90,7 @@ struct Run {
 
 /// What a process runtime is made from.
 pub struct Settings {
-    pub client: kube::Client,
+    pub voices: Voices,
     pub clock: Arc<dyn Clock>,
     pub notices: Notices,
     pub events: Recorder,
@@ -101,7 +105,7 @@ pub struct Settings {
 impl Process {
     pub fn new(settings: Settings) -> Arc<Process> {
         let Settings {
-            client,
+            voices,
             clock,
             notices,
             events,
@@ -113,7 +117,7 @@ impl Process {
             folder,
         } = settings;
         Arc::new_cyclic(|own| Process {
-            client,
+            voices,
             clock,
             notices,
             events,
@@ -125,6 +129,8 @@ impl Process {
             folder,
             runs: Mutex::default(),
             samples: Mutex::default(),
+            refreshing: Mutex::default(),
+            tokens: volumes::tokens::Tokens::default(),
             own: own.clone(),
         })
     }
@@ -382,6 +388,10 @@ impl Runtime for Process {
             }
         }
         self.samples.lock().retain(|(pod, _), _| pod != uid);
+        if let Some(task) = self.refreshing.lock().remove(uid) {
+            task.abort();
+        }
+        self.tokens.forget(uid);
         remove_folder(&folder)
             .await
             .map_err(|error| RuntimeError::run(format!("{}: {error}", folder.display())))

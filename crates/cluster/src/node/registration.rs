@@ -94,7 +94,7 @@ impl Capacity {
 /// The labels that the agent keeps on its node.
 fn labels(config: &NodeConfig) -> BTreeMap<String, String> {
     let arch = architecture().to_owned();
-    let mut labels: BTreeMap<String, String> = [
+    [
         ("kubernetes.io/hostname", config.name.clone()),
         ("kubernetes.io/os", "linux".to_owned()),
         ("kubernetes.io/arch", arch.clone()),
@@ -105,16 +105,17 @@ fn labels(config: &NodeConfig) -> BTreeMap<String, String> {
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
-    .collect();
+    .collect()
+}
+
+/// The label that says what the node is for, as a patch.
+pub fn role_patch(config: &NodeConfig) -> Option<serde_json::Value> {
     let role = match config.role {
-        Role::ControlPlane => Some("node-role.kubernetes.io/control-plane"),
-        Role::Worker => Some("node-role.kubernetes.io/worker"),
-        Role::Only => None,
+        Role::ControlPlane => "node-role.kubernetes.io/control-plane",
+        Role::Worker => "node-role.kubernetes.io/worker",
+        Role::Only => return None,
     };
-    if let Some(role) = role {
-        labels.insert(role.to_owned(), String::new());
-    }
-    labels
+    Some(serde_json::json!({ "metadata": { "labels": { role: "" } } }))
 }
 
 /// The processor's name as Go spells it.

@@ -27,7 +27,9 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -80,22 +82,38 @@ impl Guard {
     }
 }
 
+/// Connections at once; more wait to be accepted. The API server makes one for each log, exec and port-forward.
+const MOST_CONNECTIONS: usize = 1024;
+/// How long a client may take to show who it is.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Serves until `stop`.
 pub async fn serve(serving: Serving, process: Arc<Process>, stop: CancellationToken) {
     let acceptor = TlsAcceptor::from(serving.tls);
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
+        let next = async {
+            // The semaphore is never closed; without a permit the connection is merely not counted.
+            let permit = room.clone().acquire_owned().await.ok();
+            serving
+                .listener
+                .accept()
+                .await
+                .map(|(stream, from)| (stream, from, permit))
+        };
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
-            accepted = serving.listener.accept() => accepted,
+            accepted = next => accepted,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, _, permit)) = accepted else {
             // Out of file descriptors: give others the time to close some.
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let (acceptor, process, guard) = (acceptor.clone(), process.clone(), serving.guard.clone());
         tokio::spawn(async move {
-            let Ok(stream) = acceptor.accept(stream).await else {
+            let _permit = permit;
+            let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await else {
                 return;
             };
             let certificates = stream.get_ref().1.peer_certificates();

@@ -5,7 +5,7 @@ pub mod spread;
 pub mod volumes;
 
 use super::ledger::NodeInfo;
-use super::resources;
+use super::resources::{self, Resources};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 
 /// Why a pod cannot run on a node, in Kubernetes' words.
@@ -18,6 +18,9 @@ pub struct World<'a> {
     pub affinity: affinity::Affinity<'a>,
     /// What the pod's claims ask for.
     pub needs: &'a [volumes::Need],
+    /// What the pod itself asks for.
+    pub requests: Resources,
+    ports: Vec<HostPort>,
 }
 
 impl<'a> World<'a> {
@@ -26,6 +29,8 @@ impl<'a> World<'a> {
             spread: spread::Spread::new(pod, nodes.clone()),
             affinity: affinity::Affinity::new(pod, nodes),
             needs,
+            requests: resources::requests(pod),
+            ports: host_ports(pod),
         }
     }
 }
@@ -66,10 +71,10 @@ pub fn check(pod: &Pod, info: &NodeInfo, world: &World<'_>) -> Result<(), Refusa
     if let Some(reason) = first {
         return Err(Refusal::of(reason, Hope::None));
     }
-    if let Some(reason) = ports_taken(pod, info) {
+    if let Some(reason) = ports_taken(&world.ports, info) {
         return Err(Refusal::of(reason, Hope::IfPodsGo));
     }
-    insufficient(pod, info)?;
+    insufficient(&world.requests, info)?;
     if let Some(reason) = volumes::check(world.needs, node) {
         return Err(Refusal::of(reason, Hope::None));
     }
@@ -80,13 +85,15 @@ pub fn check(pod: &Pod, info: &NodeInfo, world: &World<'_>) -> Result<(), Refusa
 }
 
 fn unschedulable(pod: &Pod, node: &Node) -> Option<Reason> {
-    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    if node.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true) {
+        return None;
+    }
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".to_string(),
         effect: "NoSchedule".to_string(),
         ..Taint::default()
     };
-    (cordoned && !tolerates(pod, &taint)).then(|| Reason("node(s) were unschedulable".to_string()))
+    (!tolerates(pod, &taint)).then(|| Reason("node(s) were unschedulable".to_string()))
 }
 
 fn named_otherwise(pod: &Pod, node: &Node) -> Option<Reason> {
@@ -130,8 +137,7 @@ pub fn covers(toleration: &Toleration, taint: &Taint) -> bool {
     }
 }
 
-fn ports_taken(pod: &Pod, info: &NodeInfo) -> Option<Reason> {
-    let wanted = host_ports(pod);
+fn ports_taken(wanted: &[HostPort], info: &NodeInfo) -> Option<Reason> {
     let clash = !wanted.is_empty()
         && info
             .pods
@@ -171,7 +177,7 @@ fn collide(a: &HostPort, b: &HostPort) -> bool {
     a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || everywhere(&a.0) || everywhere(&b.0))
 }
 
-fn insufficient(pod: &Pod, info: &NodeInfo) -> Result<(), Refusal> {
+fn insufficient(requests: &Resources, info: &NodeInfo) -> Result<(), Refusal> {
     let mut refusal = Refusal {
         reasons: Vec::new(),
         hope: Hope::IfPodsGo,
@@ -180,7 +186,7 @@ fn insufficient(pod: &Pod, info: &NodeInfo) -> Result<(), Refusal> {
     if most > 0 && i64::try_from(info.pods.len()).unwrap_or(i64::MAX) >= most {
         refusal.reasons.push(Reason("Too many pods".to_string()));
     }
-    for (name, amount) in resources::requests(pod).iter() {
+    for (name, amount) in requests.iter() {
         let all = info.allocatable.get(name);
         if amount > 0 && all - info.requested.get(name) < amount {
             refusal.reasons.push(Reason(format!("Insufficient {name}")));

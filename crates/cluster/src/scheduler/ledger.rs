@@ -3,13 +3,13 @@
 //! Kept change by change, so that a decision costs a look at each node and never at each pod.
 
 use super::filter::volumes::Need;
-use super::filter::{self, Reason, Refusal};
+use super::filter::{self, Reason, Refusal, affinity};
 use super::preempt::{self, Candidate};
 use super::resources::{self, Resources};
 use super::score;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// One node.
@@ -21,6 +21,28 @@ pub struct NodeInfo {
     pub requested: Resources,
     /// The pods on it, by UID.
     pub pods: HashMap<String, Arc<Pod>>,
+    /// Those of them that keep others away. Few pods do, and only these are asked for each decision.
+    pub repelling: BTreeSet<String>,
+}
+
+impl NodeInfo {
+    /// Counts a pod.
+    pub fn add(&mut self, pod: &Arc<Pod>) {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        self.requested.add(&resources::requests(pod));
+        if affinity::keeps_away(pod) {
+            self.repelling.insert(uid.clone());
+        }
+        self.pods.insert(uid, pod.clone());
+    }
+
+    /// Counts a pod no more.
+    pub fn remove(&mut self, uid: &str) {
+        if let Some(old) = self.pods.remove(uid) {
+            self.requested.subtract(&resources::requests(&old));
+            self.repelling.remove(uid);
+        }
+    }
 }
 
 /// All nodes.
@@ -102,9 +124,7 @@ impl Ledger {
         self.nominated.remove(uid);
         let Some(place) = self.places.remove(uid) else { return };
         let Some(info) = self.nodes.get_mut(&place) else { return };
-        if let Some(old) = info.pods.remove(uid) {
-            info.requested.subtract(&resources::requests(&old));
-        }
+        info.remove(uid);
         if info.node.is_none() && info.pods.is_empty() {
             self.nodes.remove(&place);
         }
@@ -143,7 +163,20 @@ impl Ledger {
         Ok(best)
     }
 
-    /// What to take away for a pod that was refused, or why nothing helps.
+    /// What to take away for a pod that was refused, or why nothing helps. The room is the pod's from now on.
+    pub fn make_room(
+        &mut self,
+        pod: &Arc<Pod>,
+        needs: &[Need],
+        refused: &Refused,
+        budgets: &[Arc<PodDisruptionBudget>],
+    ) -> Result<Candidate, String> {
+        let found = self.preempt(pod, needs, refused, budgets)?;
+        self.nominate(pod.clone(), found.node.clone());
+        Ok(found)
+    }
+
+    /// What would have to go for a pod that was refused, or why nothing helps.
     pub fn preempt(
         &self,
         pod: &Pod,
@@ -163,10 +196,8 @@ impl Ledger {
                 && !self.places.contains_key(*uid)
         });
         let mut fuller: Option<NodeInfo> = None;
-        for (uid, (_, other)) in others {
-            let info = fuller.get_or_insert_with(|| info.clone());
-            info.requested.add(&resources::requests(other));
-            info.pods.insert(uid.clone(), other.clone());
+        for (_, (_, other)) in others {
+            fuller.get_or_insert_with(|| info.clone()).add(other);
         }
         fuller
     }
@@ -174,9 +205,7 @@ impl Ledger {
     fn place(&mut self, pod: Arc<Pod>, node: String) {
         self.forget(&pod);
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let info = self.nodes.entry(node.clone()).or_default();
-        info.requested.add(&resources::requests(&pod));
-        info.pods.insert(uid.clone(), pod);
+        self.nodes.entry(node.clone()).or_default().add(&pod);
         self.places.insert(uid, node);
     }
 }

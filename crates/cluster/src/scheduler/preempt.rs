@@ -6,7 +6,6 @@
 use super::filter::volumes::Need;
 use super::filter::{self, Hope, Reason, Refusal};
 use super::ledger::{NodeInfo, Refused};
-use super::resources;
 use crate::controllers::pods;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -160,7 +159,7 @@ fn on_node(
     let mut violations = 0;
     for (group, is_protected) in [(protected, 1), (free, 0)] {
         for other in group {
-            add(&mut trial, &other);
+            trial.add(&other);
             if fits(&trial).is_err() {
                 remove(&mut trial, &other);
                 violations += is_protected;
@@ -177,14 +176,7 @@ fn on_node(
 }
 
 fn remove(info: &mut NodeInfo, pod: &Pod) {
-    info.pods.remove(pod.metadata.uid.as_deref().unwrap_or_default());
-    info.requested.subtract(&resources::requests(pod));
-}
-
-fn add(info: &mut NodeInfo, pod: &Arc<Pod>) {
-    let uid = pod.metadata.uid.clone().unwrap_or_default();
-    info.pods.insert(uid, pod.clone());
-    info.requested.add(&resources::requests(pod));
+    info.remove(pod.metadata.uid.as_deref().unwrap_or_default());
 }
 
 /// Pods whose loss a budget does not allow any more, and the others.

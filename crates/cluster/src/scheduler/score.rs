@@ -2,7 +2,7 @@
 
 use super::filter::{World, affinity, tolerates};
 use super::ledger::NodeInfo;
-use super::resources;
+use super::resources::Resources;
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 /// How much each wish counts, in points out of a hundred.
@@ -21,7 +21,7 @@ pub fn best<'a>(pod: &Pod, nodes: &[(&'a String, &NodeInfo)], world: &World<'_>)
         } else {
             (most - crowd(info)) * 100 / most
         };
-        free(pod, info) + spread * SPREAD_WEIGHT + liked(pod, node) * AFFINITY_WEIGHT
+        free(&world.requests, info) + spread * SPREAD_WEIGHT + liked(pod, node) * AFFINITY_WEIGHT
             - disliked(pod, node) * TAINT_WEIGHT
     };
     nodes
@@ -31,8 +31,7 @@ pub fn best<'a>(pod: &Pod, nodes: &[(&'a String, &NodeInfo)], world: &World<'_>)
 }
 
 /// How much of processor and memory would be left, in percent, and how few pods are there.
-fn free(pod: &Pod, info: &NodeInfo) -> i64 {
-    let requests = resources::requests(pod);
+fn free(requests: &Resources, info: &NodeInfo) -> i64 {
     let left = |name: &str| {
         let all = info.allocatable.get(name);
         let taken = info.requested.get(name) + requests.get(name);

@@ -256,3 +256,22 @@ async fn f6_an_expired_watch_lists_again() {
     .await;
     cache.stop().await;
 }
+
+#[tokio::test]
+async fn a_kind_is_trimmed_in_every_store_of_it_that_has_no_transform_of_its_own() {
+    let script: Script = Arc::default();
+    let mut labelled = note("x", "1", 10);
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let (first, second) = (list(10, &[labelled.clone()]), list(10, &[labelled]));
+    script.lock().extend([("list", 200, first), ("list", 200, second)]);
+    let cache = cache(&script);
+    cache.trim::<ConfigMap>(|object| object.metadata.labels = None);
+    let trimmed = cache.store::<ConfigMap>();
+    let whole = cache.watch(Watch::<ConfigMap>::all().transform(|_| {}));
+    cache.start();
+    trimmed.wait_for_sync().await;
+    whole.wait_for_sync().await;
+    assert_eq!(trimmed.list()[0].metadata.labels, None);
+    assert!(whole.list()[0].metadata.labels.is_some());
+    cache.stop().await;
+}

@@ -12,6 +12,7 @@ use std::time::Duration;
 use stead::Manager;
 use stead_cluster::clock::MachineClock;
 use stead_cluster::node::registration::Capacity;
+use stead_cluster::node::voices::Voices;
 use stead_cluster::{controllers, node, scheduler};
 use stead_test::{embedded, wait};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -36,7 +37,7 @@ impl Cluster {
         tokio::spawn(manager.run(stop.clone().cancelled_owned()));
         let nodes = vec![node::describe(0, 1, "node-0".to_string(), Capacity::hollow())];
         tokio::spawn(node::run_hollow(
-            client.clone(),
+            Voices::one(client.clone()),
             Arc::new(MachineClock),
             nodes,
             stop.clone(),

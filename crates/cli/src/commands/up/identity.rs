@@ -12,13 +12,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stead::manager::Identities;
 use stead::{Manager, Rule};
-use stead_apiserver::auth::{AUTHENTICATED, User};
+use stead_apiserver::auth::{AUTHENTICATED, MASTERS, NODES, User};
 use stead_apiserver::gate::Gate;
 use stead_cluster::controllers;
+use stead_cluster::node::voices::Voices;
 use tower::util::MapRequest;
 
 /// Where the accounts of the controllers are.
 const NAMESPACE: &str = "kube-system";
+/// Who watches pods for all nodes of this process.
+const NODE_READER: &str = "system:stead:nodes";
+const RBAC: &str = "rbac.authorization.k8s.io";
 /// Roles are written so many at once.
 const AT_ONCE: usize = 8;
 
@@ -47,6 +51,36 @@ pub fn of_controllers(gate: &Gate) -> Identities {
     })
 }
 
+/// The clients of the nodes, each node in its own name. In one process they share a watch of pods, and a proxy.
+pub fn of_nodes(gate: &Gate) -> Voices {
+    let shared = [
+        user(gate, NODE_READER, &[]),
+        user(gate, "system:kube-proxy", &[]),
+        user(gate, "system:stead:registrar", &[MASTERS]),
+    ];
+    let gate = gate.clone();
+    Voices::new(shared, move |name| {
+        user(&gate, &format!("system:node:{name}"), &[NODES])
+    })
+}
+
+/// Lets the nodes of this process watch their pods and their objects together.
+pub async fn install_node_reader(admin: &kube::Client) -> Result<()> {
+    let rule = PolicyRule {
+        api_groups: Some(vec![String::new()]),
+        resources: Some(vec!["nodes".to_string(), "pods".to_string()]),
+        verbs: ["get", "list", "watch"].map(str::to_string).to_vec(),
+        ..PolicyRule::default()
+    };
+    let subject = Subject {
+        kind: "User".to_string(),
+        name: NODE_READER.to_string(),
+        api_group: Some(RBAC.to_string()),
+        namespace: None,
+    };
+    grant(admin, NODE_READER, vec![rule], subject).await
+}
+
 /// Gives each controller the rights that it declares.
 pub async fn install_roles(admin: &kube::Client, manager: &Manager) -> Result<()> {
     let mut by_account: BTreeMap<String, Vec<Rule>> = BTreeMap::new();
@@ -67,42 +101,48 @@ pub async fn install_roles(admin: &kube::Client, manager: &Manager) -> Result<()
 
 async fn install(admin: &kube::Client, account: String, rules: Vec<Rule>) -> Result<()> {
     let name = format!("system:stead:controller:{account}");
+    let subject = Subject {
+        kind: "ServiceAccount".to_string(),
+        name: account,
+        namespace: Some(NAMESPACE.to_string()),
+        api_group: None,
+    };
+    grant(admin, &name, rules.into_iter().map(PolicyRule::from).collect(), subject).await
+}
+
+/// Makes a role and binds it to one subject; both have the same name.
+async fn grant(admin: &kube::Client, name: &str, rules: Vec<PolicyRule>, subject: Subject) -> Result<()> {
     let metadata = ObjectMeta {
-        name: Some(name.clone()),
+        name: Some(name.to_string()),
         ..ObjectMeta::default()
     };
     let role = ClusterRole {
         metadata: metadata.clone(),
-        rules: Some(rules.into_iter().map(PolicyRule::from).collect()),
+        rules: Some(rules),
         ..ClusterRole::default()
     };
     let binding = ClusterRoleBinding {
         metadata,
         role_ref: RoleRef {
-            api_group: Some("rbac.authorization.k8s.io".to_string()),
+            api_group: Some(RBAC.to_string()),
             kind: "ClusterRole".to_string(),
-            name: name.clone(),
+            name: name.to_string(),
         },
-        subjects: Some(vec![Subject {
-            kind: "ServiceAccount".to_string(),
-            name: account,
-            namespace: Some(NAMESPACE.to_string()),
-            api_group: None,
-        }]),
+        subjects: Some(vec![subject]),
     };
     let how = PatchParams::apply("stead").force();
-    let failed = || format!("cannot give the controllers the role {name}");
+    let failed = || format!("cannot give a part of the cluster the role {name}");
     let roles: Api<ClusterRole> = Api::all(admin.clone());
     roles
-        .patch(&name, &how, &Patch::Apply(&role))
+        .patch(name, &how, &Patch::Apply(&role))
         .await
         .with_context(failed)
-        .hint("start without the controllers: --parts api,scheduler,nodes")?;
+        .hint("start the API server alone, with --parts api, and look at the role")?;
     let bindings: Api<ClusterRoleBinding> = Api::all(admin.clone());
     bindings
-        .patch(&name, &how, &Patch::Apply(&binding))
+        .patch(name, &how, &Patch::Apply(&binding))
         .await
         .with_context(failed)
-        .hint("start without the controllers: --parts api,scheduler,nodes")?;
+        .hint("start the API server alone, with --parts api, and look at the binding")?;
     Ok(())
 }

@@ -120,7 +120,8 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
 }
 
 async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, running: &mut JoinSet<()>) -> Result<()> {
-    let client = client_of(gate, "system:stead:nodes");
+    let voices = identity::of_nodes(gate);
+    identity::install_node_reader(&client_of(gate, "system:stead:bootstrap")).await?;
     let clock = Arc::new(MachineClock);
     let capacity = match settings.runtime {
         Runtime::Hollow => Capacity::hollow(),
@@ -131,14 +132,14 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
         .collect();
     let stop = stop.clone();
     match settings.runtime {
-        Runtime::Hollow => running.spawn(node::run_hollow(client, clock, nodes, stop)),
+        Runtime::Hollow => running.spawn(node::run_hollow(voices, clock, nodes, stop)),
         Runtime::Process => {
             let listener = TcpListener::bind("127.0.0.1:0")
                 .await
                 .context("cannot listen for the nodes")?;
             let tls = settings.kubelet.clone();
             let processes = node::ProcessNodes {
-                client,
+                voices,
                 clock,
                 nodes,
                 folder: settings.folder.clone(),

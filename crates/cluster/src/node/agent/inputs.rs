@@ -339,26 +339,21 @@ impl Loop {
     }
 
     pub(super) fn register(&mut self, index: usize) {
-        let (client, config, now) = (
-            self.client.clone(),
-            self.members[index].config.clone(),
-            self.clock.now(),
-        );
+        let (member, registrar, now) = (&self.members[index], self.registrar.clone(), self.clock.now());
+        let (client, config) = (member.client.clone(), member.config.clone());
         let scheme = self.runtime.scheme();
-        self.write(
-            async move { Done::Registered(index, Box::new(api::register(&client, &config, scheme, now).await)) },
-        );
+        self.write(async move {
+            let registered = api::register(&client, &registrar, &config, scheme, now).await;
+            Done::Registered(index, Box::new(registered))
+        });
     }
 
     pub(super) fn report(&mut self, index: usize) {
         if self.members[index].power != Power::On {
             return;
         }
-        let (client, config, now) = (
-            self.client.clone(),
-            self.members[index].config.clone(),
-            self.clock.now(),
-        );
+        let (member, now) = (&self.members[index], self.clock.now());
+        let (client, config) = (member.client.clone(), member.config.clone());
         let scheme = self.runtime.scheme();
         self.write(async move { Done::Registered(index, Box::new(api::report(&client, &config, scheme, now).await)) });
     }
@@ -370,7 +365,7 @@ impl Loop {
             self.timers.set(Timer::Lease(index), after(now, LEASE_RENEWAL));
             return;
         };
-        let (client, config) = (self.client.clone(), member.config.clone());
+        let (client, config) = (member.client.clone(), member.config.clone());
         self.write(async move { Done::Renewed(index, api::renew(&client, &config, &uid, now).await) });
     }
 

@@ -4,7 +4,7 @@ use super::Process;
 use super::environment::{self, Sources, expand};
 use super::launch::config_error;
 use super::spec::{Access, Mount, load, store};
-use super::volumes::{Volumes, follows};
+use super::volumes::{Volumes, follows, shows_pod};
 use crate::node::network::Network;
 use crate::node::runtime::RuntimeError;
 use crate::node::shape::{Shape, Whole};
@@ -35,42 +35,61 @@ impl Process {
         let sources = self.sources(&shape, None, &addresses).await?;
         let folder = self.pod_folder(shape.uid());
         let volumes = Volumes {
-            client: &self.client,
+            client: self.voices.of(pod),
             shape,
             sources: &sources,
             folder: folder.join("volumes"),
+            tokens: &self.tokens,
+            now: self.clock.now(),
         };
         let places = volumes.prepare().await?;
         store(&folder.join("volumes.json"), &places).map_err(|error| RuntimeError::run(error.to_string()))
     }
 
-    /// Keeps volumes that follow objects up to date while the pod's folder exists.
+    /// Keeps volumes that follow objects up to date while the pod's folder exists. One task does so for a pod, however
+    /// often its sandbox is made.
     pub(super) fn refresh_volumes(&self, pod: Arc<Pod>) {
         let Some(own) = self.own.upgrade() else { return };
-        let sources = Sources::default();
-        let volumes = Volumes {
-            client: &self.client,
-            shape: Shape::of(&pod),
-            sources: &sources,
-            folder: PathBuf::new(),
-        };
-        if !volumes.can_change() {
+        let shape = Shape::of(&pod);
+        if !shape.spec.volumes.iter().flatten().any(follows) {
             return;
         }
-        let folder = self.pod_folder(Shape::of(&pod).uid());
+        let uid = shape.uid().to_owned();
+        let folder = self.pod_folder(&uid);
         let weak = Arc::downgrade(&own);
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(REFRESH).await;
                 let Some(own) = weak.upgrade() else { return };
                 if !folder.exists() {
                     return;
                 }
-                if let Err(error) = own.prepare_volumes(&pod).await {
+                let refreshed = match own.as_it_is(&pod).await {
+                    Ok(current) => own.prepare_volumes(&current).await,
+                    Err(error) => Err(RuntimeError::run(error.to_string())),
+                };
+                if let Err(error) = refreshed {
                     tracing::debug!(%error, "volumes stay as they are");
                 }
             }
         });
+        if let Some(earlier) = self.refreshing.lock().insert(uid, task.abort_handle()) {
+            earlier.abort();
+        }
+    }
+
+    /// The pod as the API has it, where a volume shows its labels or annotations; else as it was.
+    async fn as_it_is(&self, pod: &Arc<Pod>) -> Result<Arc<Pod>, kube::Error> {
+        let shape = Shape::of(pod);
+        if !shape.spec.volumes.iter().flatten().any(shows_pod) {
+            return Ok(pod.clone());
+        }
+        let pods: kube::Api<Pod> = kube::Api::namespaced(self.voices.of(pod), shape.namespace());
+        let current = pods.get(shape.name()).await?;
+        Ok(match current.metadata.uid == pod.metadata.uid {
+            true => Arc::new(current),
+            false => pod.clone(),
+        })
     }
 
     pub(super) fn mounts(

@@ -267,22 +267,23 @@ impl Process {
             secrets.extend(source.secret_key_ref.iter().map(|reference| reference.name.clone()));
         }
         let failed = |error: kube::Error| config_error(error.to_string());
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), shape.namespace());
+        let client = self.voices.of(shape.pod);
+        let api: Api<ConfigMap> = Api::namespaced(client.clone(), shape.namespace());
         for name in maps {
             if let Some(map) = api.get_opt(&name).await.map_err(failed)? {
                 sources.config_maps.insert(name, map);
             }
         }
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), shape.namespace());
+        let api: Api<Secret> = Api::namespaced(client.clone(), shape.namespace());
         for name in secrets {
             if let Some(secret) = api.get_opt(&name).await.map_err(failed)? {
                 sources.secrets.insert(name, secret);
             }
         }
-        let api: Api<Service> = Api::namespaced(self.client.clone(), shape.namespace());
+        let api: Api<Service> = Api::namespaced(client.clone(), shape.namespace());
         sources.services = api.list(&ListParams::default()).await.map_err(failed)?.items;
         if shape.namespace() != "default" {
-            let api: Api<Service> = Api::namespaced(self.client.clone(), "default");
+            let api: Api<Service> = Api::namespaced(client.clone(), "default");
             sources
                 .services
                 .extend(api.get_opt("kubernetes").await.map_err(failed)?);

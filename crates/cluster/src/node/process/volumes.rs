@@ -3,9 +3,12 @@
 //! Config maps, secrets, tokens and the downward API are written the way a kubelet writes them: a new directory,
 //! then one rename of the link `..data`, so that a reader sees the old files or the new ones and never a mixture.
 
+pub mod tokens;
+
 use super::environment::{Sources, field, resource};
 use crate::node::runtime::RuntimeError;
 use crate::node::shape::Shape;
+use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{
     ConfigMap, DownwardAPIVolumeFile, KeyToPath, PersistentVolume, PersistentVolumeClaim, Secret, ServiceAccount,
@@ -16,6 +19,7 @@ use kube::{Api, Client};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
+use tokens::{Tokens, Wanted};
 
 /// Whether a pod can start without an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +50,21 @@ fn mount_error(message: String) -> RuntimeError {
 
 /// What fills volumes.
 pub struct Volumes<'a> {
-    pub client: &'a Client,
+    /// Of the pod's node.
+    pub client: Client,
     pub shape: Shape<'a>,
     pub sources: &'a Sources,
     /// Where the pod's own volumes are.
     pub folder: PathBuf,
+    pub tokens: &'a Tokens,
+    pub now: Timestamp,
+}
+
+/// The kinds whose data can be a volume's files.
+#[derive(Clone, Copy)]
+enum Kept {
+    ConfigMap,
+    Secret,
 }
 
 impl Volumes<'_> {
@@ -61,11 +75,6 @@ impl Volumes<'_> {
             places.insert(volume.name.clone(), self.volume(volume).await?);
         }
         Ok(places)
-    }
-
-    /// Whether any volume follows an object that may change.
-    pub fn can_change(&self) -> bool {
-        self.shape.spec.volumes.iter().flatten().any(follows)
     }
 
     async fn volume(&self, volume: &Volume) -> Result<PathBuf, RuntimeError> {
@@ -84,34 +93,28 @@ impl Volumes<'_> {
         }
         let mut files = Files::new();
         if let Some(source) = &volume.config_map {
-            let mode = mode(source.default_mode);
-            let need = Need::of(source.optional);
-            self.config_map(&source.name, source.items.as_deref(), need, mode, &mut files)
+            let (need, mode) = (Need::of(source.optional), mode(source.default_mode));
+            let items = source.items.as_deref();
+            self.data(Kept::ConfigMap, &source.name, items, need, mode, &mut files)
                 .await?;
         } else if let Some(source) = &volume.secret {
-            let name = source.secret_name.clone().unwrap_or_default();
-            let need = Need::of(source.optional);
-            self.secret(
-                &name,
-                source.items.as_deref(),
-                need,
-                mode(source.default_mode),
-                &mut files,
-            )
-            .await?;
+            let (need, mode) = (Need::of(source.optional), mode(source.default_mode));
+            let (name, items) = (source.secret_name.as_deref(), source.items.as_deref());
+            self.data(Kept::Secret, name.unwrap_or_default(), items, need, mode, &mut files)
+                .await?;
         } else if let Some(source) = &volume.downward_api {
             self.downward(source.items.as_deref(), mode(source.default_mode), &mut files);
         } else if let Some(source) = &volume.projected {
             let mode = mode(source.default_mode);
             for part in source.sources.iter().flatten() {
                 if let Some(map) = &part.config_map {
-                    let need = Need::of(map.optional);
-                    self.config_map(&map.name, map.items.as_deref(), need, mode, &mut files)
+                    let (need, items) = (Need::of(map.optional), map.items.as_deref());
+                    self.data(Kept::ConfigMap, &map.name, items, need, mode, &mut files)
                         .await?;
                 }
                 if let Some(secret) = &part.secret {
-                    let need = Need::of(secret.optional);
-                    self.secret(&secret.name, secret.items.as_deref(), need, mode, &mut files)
+                    let (need, items) = (Need::of(secret.optional), secret.items.as_deref());
+                    self.data(Kept::Secret, &secret.name, items, need, mode, &mut files)
                         .await?;
                 }
                 if let Some(downward) = &part.downward_api {
@@ -133,47 +136,36 @@ impl Volumes<'_> {
         Ok(place)
     }
 
-    async fn config_map(
+    /// Adds the data of an object to the files.
+    async fn data(
         &self,
+        kept: Kept,
         name: &str,
         items: Option<&[KeyToPath]>,
         need: Need,
         mode: u32,
         files: &mut Files,
     ) -> Result<(), RuntimeError> {
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.shape.namespace());
-        let Some(map) = get(&api, name, "configmap", need).await? else {
-            return Ok(());
-        };
+        let namespace = self.shape.namespace();
         let mut data: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        data.extend(
-            map.data
-                .into_iter()
-                .flatten()
-                .map(|(key, value)| (key, value.into_bytes())),
-        );
-        data.extend(map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0)));
-        project(&data, items, need, mode, files)
-    }
-
-    async fn secret(
-        &self,
-        name: &str,
-        items: Option<&[KeyToPath]>,
-        need: Need,
-        mode: u32,
-        files: &mut Files,
-    ) -> Result<(), RuntimeError> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), self.shape.namespace());
-        let Some(secret) = get(&api, name, "secret", need).await? else {
-            return Ok(());
-        };
-        let data = secret
-            .data
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| (key, value.0))
-            .collect();
+        match kept {
+            Kept::ConfigMap => {
+                let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+                let Some(map) = get(&api, name, "configmap", need).await? else {
+                    return Ok(());
+                };
+                let texts = map.data.into_iter().flatten();
+                data.extend(texts.map(|(key, value)| (key, value.into_bytes())));
+                data.extend(map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0)));
+            }
+            Kept::Secret => {
+                let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+                let Some(secret) = get(&api, name, "secret", need).await? else {
+                    return Ok(());
+                };
+                data.extend(secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)));
+            }
+        }
         project(&data, items, need, mode, files)
     }
 
@@ -197,6 +189,14 @@ impl Volumes<'_> {
     }
 
     async fn token(&self, audience: Option<&str>, seconds: i64) -> Result<String, RuntimeError> {
+        let wanted = Wanted {
+            pod: self.shape.uid().to_owned(),
+            audience: audience.map(str::to_owned),
+            seconds,
+        };
+        if let Some(held) = self.tokens.get(&wanted, self.now) {
+            return Ok(held);
+        }
         let account = self.shape.spec.service_account_name.as_deref().unwrap_or("default");
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.shape.namespace());
         let request = TokenRequest {
@@ -216,7 +216,9 @@ impl Volumes<'_> {
             .create_token_request(account, &PostParams::default(), &request)
             .await;
         let answer = answer.map_err(|error| mount_error(format!("failed to fetch token: {error}")))?;
-        Ok(answer.status.unwrap_or_default().token.unwrap_or_default())
+        let token = answer.status.unwrap_or_default().token.unwrap_or_default();
+        self.tokens.put(wanted, token.clone(), self.now);
+        Ok(token)
     }
 
     /// A claim's directory: that of the local or hostPath volume it is bound to.
@@ -324,6 +326,15 @@ pub fn follows(volume: &Volume) -> bool {
         || volume.secret.is_some()
         || volume.projected.is_some()
         || volume.downward_api.is_some()
+}
+
+/// Whether the volume shows fields of the pod itself.
+pub fn shows_pod(volume: &Volume) -> bool {
+    let projected = volume
+        .projected
+        .iter()
+        .flat_map(|projected| projected.sources.iter().flatten());
+    volume.downward_api.is_some() || projected.into_iter().any(|source| source.downward_api.is_some())
 }
 
 /// Writes the files as one step, if they differ from what is there.

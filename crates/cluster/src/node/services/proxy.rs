@@ -18,11 +18,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How long an endpoint may take to accept a connection before the next one is tried.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Connections that are passed on at once, over all Services; more wait to be accepted.
+const MOST_CONNECTIONS: usize = 4096;
+/// The pause after a connection could not be accepted: out of file descriptors, for one, until others have ended.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where Services send connections now.
 type Routes = Arc<RwLock<BTreeMap<Listen, Vec<SocketAddr>>>>;
@@ -45,6 +51,7 @@ pub async fn run(client: Client, network: Arc<Network>, stop: CancellationToken)
     let mut slices = kube::runtime::WatchStreamExt::default_backoff(slices).boxed();
     let (mut listed_services, mut listed_slices) = (BTreeSet::<Key>::new(), BTreeSet::<Key>::new());
     let mut listening: BTreeMap<Listen, AbortHandle> = BTreeMap::new();
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -86,9 +93,14 @@ pub async fn run(client: Client, network: Arc<Network>, stop: CancellationToken)
             keep
         });
         for place in wanted.keys().copied() {
-            listening
-                .entry(place)
-                .or_insert_with(|| tokio::spawn(listen(place, network.clone(), routes.clone())).abort_handle());
+            listening.entry(place).or_insert_with(|| {
+                let shared = Shared {
+                    network: network.clone(),
+                    routes: routes.clone(),
+                    room: room.clone(),
+                };
+                tokio::spawn(listen(place, shared)).abort_handle()
+            });
         }
         *routes.write() = wanted;
     }
@@ -98,11 +110,20 @@ pub async fn run(client: Client, network: Arc<Network>, stop: CancellationToken)
     }
 }
 
-async fn listen(place: Listen, network: Arc<Network>, routes: Routes) {
-    let turn = Arc::new(AtomicUsize::new(0));
+/// What all places to listen have in common.
+#[derive(Clone)]
+struct Shared {
+    network: Arc<Network>,
+    routes: Routes,
+    /// A permit for each connection.
+    room: Arc<Semaphore>,
+}
+
+async fn listen(place: Listen, shared: Shared) {
     let result = match place {
-        Listen::NodePort(port) => accept(Ipv4Addr::LOCALHOST, port, place, network, routes, turn).await,
+        Listen::NodePort(port) => accept(Ipv4Addr::LOCALHOST, port, place, shared).await,
         Listen::Cluster(address, port) => {
+            let network = shared.network.clone();
             if matches!(network.as_ref(), Network::Loopback(_)) {
                 // The machine's own network does not have the Services' addresses.
                 return std::future::pending().await;
@@ -111,8 +132,7 @@ async fn listen(place: Listen, network: Arc<Network>, routes: Routes) {
                 tracing::warn!(%address, %error, "a Service's address could not be made reachable");
                 return;
             }
-            let inner = network.clone();
-            let accepting = async move { accept(address, port, place, inner, routes, turn).await };
+            let accepting = async move { accept(address, port, place, shared).await };
             network.inside(accepting).await.and_then(|result| result)
         }
     };
@@ -121,21 +141,26 @@ async fn listen(place: Listen, network: Arc<Network>, routes: Routes) {
     }
 }
 
-async fn accept(
-    address: Ipv4Addr,
-    port: u16,
-    place: Listen,
-    network: Arc<Network>,
-    routes: Routes,
-    turn: Arc<AtomicUsize>,
-) -> std::io::Result<()> {
+/// Passes connections on for as long as the Service is there: nothing but that ends it once it listens.
+async fn accept(address: Ipv4Addr, port: u16, place: Listen, shared: Shared) -> std::io::Result<()> {
     let listener = TcpListener::bind((address, port)).await?;
+    let turn = AtomicUsize::new(0);
     loop {
-        let (mut client, _) = listener.accept().await?;
-        let endpoints = routes.read().get(&place).cloned().unwrap_or_default();
+        let mut client = match listener.accept().await {
+            Ok((client, _)) => client,
+            Err(error) => {
+                tracing::warn!(?place, %error, "a connection to a Service could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // The semaphore is never closed; without a permit the connection is merely not counted.
+        let permit = shared.room.clone().acquire_owned().await.ok();
+        let endpoints = shared.routes.read().get(&place).cloned().unwrap_or_default();
         let first = turn.fetch_add(1, Ordering::Relaxed);
-        let network = network.clone();
+        let network = shared.network.clone();
         tokio::spawn(async move {
+            let _permit = permit;
             if let Some(mut server) = reach(&network, &endpoints, first).await {
                 // Either side may end; that is how connections go.
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;

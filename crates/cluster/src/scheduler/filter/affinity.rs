@@ -98,7 +98,7 @@ impl<'a> Affinity<'a> {
         let mut refused = BTreeSet::new();
         for info in nodes {
             let Some(node) = &info.node else { continue };
-            for other in info.pods.values() {
+            for other in info.repelling.iter().filter_map(|uid| info.pods.get(uid)) {
                 let theirs = other.metadata.namespace.as_deref().unwrap_or_default();
                 for term in terms(other).repel {
                     if let Some(place) = labels(node).get(&term.topology_key).filter(|_| fits(term, theirs, pod)) {
@@ -141,6 +141,11 @@ impl<'a> Affinity<'a> {
 struct Terms<'a> {
     attract: Vec<&'a PodAffinityTerm>,
     repel: Vec<&'a PodAffinityTerm>,
+}
+
+/// Whether a pod keeps others away from where it is.
+pub fn keeps_away(pod: &Pod) -> bool {
+    !terms(pod).repel.is_empty()
 }
 
 fn terms(pod: &Pod) -> Terms<'_> {

@@ -18,6 +18,7 @@ use stead_apis::WebApp;
 use stead_apis::webapp::Phase;
 use stead_cluster::clock::MachineClock;
 use stead_cluster::node::registration::Capacity;
+use stead_cluster::node::voices::Voices;
 use stead_cluster::{controllers, node, scheduler};
 use stead_machinery::conditions;
 use stead_test::embedded;
@@ -80,7 +81,7 @@ impl Stage {
             .map(|index| node::describe(index, 2, format!("hollow-{index}"), Capacity::hollow()))
             .collect();
         parts.spawn(node::run_hollow(
-            client.clone(),
+            Voices::one(client.clone()),
             Arc::new(MachineClock),
             nodes,
             stop.clone(),
