@@ -10,12 +10,15 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many runs of a key are kept.
 const RUNS_KEPT: usize = 10;
 /// How many keys are remembered; beyond it the one that was quiet for longest is forgotten.
 const KEYS_KEPT: usize = 2_000;
+/// How many writes of a run are kept: one that creates a hundred children is told by its first ones.
+const WRITES_KEPT: usize = 10;
 /// Bodies of writes beyond this size are not kept.
 const LONGEST_BODY: usize = 16 << 10;
 
@@ -38,6 +41,9 @@ pub struct Run {
     pub failed: Option<crate::Class>,
     /// What it wrote, each with what it changed.
     pub writes: Vec<Written>,
+    /// Writes beyond those that are kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub further_writes: usize,
     /// The plan, for reconcilers that make one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
@@ -52,9 +58,9 @@ pub struct Story {
     /// Runs that changed nothing, ever.
     pub unchanged: u64,
     /// The latest run.
-    pub last: Option<Run>,
+    pub last: Option<Arc<Run>>,
     /// The latest runs that wrote or failed, oldest first.
-    pub notable: VecDeque<Run>,
+    pub notable: VecDeque<Arc<Run>>,
 }
 
 /// The memory of one controller.
@@ -72,11 +78,16 @@ struct Stories {
 impl History {
     /// Remembers a run.
     pub fn record(&self, key: &Key, mut run: Run) {
+        let further = run.writes.len().saturating_sub(WRITES_KEPT);
+        run.further_writes += further;
+        run.writes.truncate(WRITES_KEPT);
+        run.writes.shrink_to_fit();
         for write in &mut run.writes {
             if write.body.to_string().len() > LONGEST_BODY {
                 write.body = serde_json::json!("(too long to keep)");
             }
         }
+        let run = Arc::new(run);
         let mut stories = self.stories.lock();
         if !stories.by_key.contains_key(key) {
             stories.order.push_back(key.clone());
@@ -109,6 +120,11 @@ impl History {
     pub fn keys(&self) -> Vec<Key> {
         self.stories.lock().order.iter().cloned().collect()
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn milliseconds<S: serde::Serializer>(took: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -173,6 +173,11 @@ impl Writer {
         self.log.lock().clone()
     }
 
+    /// Gives up what was written: the reconcile is over.
+    pub(crate) fn take_written(&self) -> Vec<Written> {
+        std::mem::take(&mut *self.log.lock())
+    }
+
     /// The field manager.
     pub fn manager(&self) -> &str {
         &self.manager

@@ -122,10 +122,23 @@ async fn delete_once(call: &Call, record: &Arc<Record>, options: &DeleteOptions)
 
 /// Marks an object, then removes it: two changes, as a graceful deletion without grace makes them.
 async fn commit_ending(call: &Call, record: &Arc<Record>, object: Value) -> Result<Option<Deleted>> {
-    match commit(call, record, object.clone(), true).await? {
-        Some(Deleted::Waiting(Outcome::Stored(marked))) => commit(call, &marked, object, false).await,
-        other => Ok(other),
+    let marked = match commit(call, record, object.clone(), true).await? {
+        Some(Deleted::Waiting(Outcome::Stored(marked))) => marked,
+        other => return Ok(other),
+    };
+    match commit(call, &marked, object.clone(), false).await {
+        Ok(None) | Err(_) if !is_still_there(call, &marked).await? => {
+            // A node that saw the mark was faster: it is gone, which is what was asked for.
+            Ok(Some(Deleted::Gone(object)))
+        }
+        other => other,
     }
+}
+
+/// Whether an object that was read is there still, changed or not.
+async fn is_still_there(call: &Call, record: &Record) -> Result<bool> {
+    let found = call.find(&record.key.name).await?;
+    Ok(found.is_some_and(|found| found.metadata().uid == record.metadata().uid))
 }
 
 async fn commit(call: &Call, record: &Arc<Record>, mut object: Value, waits: bool) -> Result<Option<Deleted>> {

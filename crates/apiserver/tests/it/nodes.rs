@@ -1,11 +1,11 @@
 //! What a node answers itself: logs and sessions go on to its kubelet.
 
-use crate::api::Api;
+use crate::api::{Answer, Api};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::convert::Infallible;
 use tokio::net::TcpListener;
 
@@ -113,4 +113,146 @@ async fn figures_come_from_kubelets_and_hollow_pods_are_scripted() {
     );
     let groups = api.get("/apis").await.json();
     assert!(groups.to_string().contains("metrics.k8s.io/v1beta1"));
+}
+
+/// A request in the name of a node.
+async fn as_node(api: &Api, node: &str, method: &str, path: &str, body: Value) -> Answer {
+    let media = match method {
+        "PATCH" => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", media)
+        .header("impersonate-user", format!("system:node:{node}"))
+        .header("impersonate-group", "system:nodes")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .unwrap();
+    api.answer(request).await
+}
+
+#[tokio::test]
+async fn a_node_changes_itself_and_its_pods_and_nothing_of_others() {
+    let api = Api::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = |name: &str, node: &str| {
+        json!({
+            "metadata": {"name": name, "labels": {"app": name}},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i:1", "envFrom": [
+                {"secretRef": {"name": format!("{name}-secret")}}]}]},
+        })
+    };
+    for (name, node) in [("one", "n1"), ("two", "n2")] {
+        let object = json!({"metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}}});
+        as_node(&api, node, "POST", "/api/v1/nodes", object).await.ok();
+        api.post(pods, pod(name, node)).await.ok();
+        let secret = json!({"metadata": {"name": format!("{name}-secret")}, "stringData": {"a": "b"}});
+        api.post("/api/v1/namespaces/default/secrets", secret).await.ok();
+    }
+    let n1 = |method: &'static str, path: String, body: Value| {
+        let api = &api;
+        async move { as_node(api, "n1", method, &path, body).await }
+    };
+    let status = json!({"status": {"phase": "Running"}});
+    n1("PATCH", format!("{pods}/one/status"), status.clone()).await.ok();
+    n1(
+        "PATCH",
+        "/api/v1/nodes/n1/status".into(),
+        json!({"status": {"phase": "Running"}}),
+    )
+    .await
+    .ok();
+    n1("GET", "/api/v1/namespaces/default/secrets/one-secret".into(), json!({}))
+        .await
+        .ok();
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    n1("POST", leases.into(), json!({"metadata": {"name": "n1"}}))
+        .await
+        .ok();
+
+    let refused = [
+        (
+            "PATCH",
+            format!("{pods}/two/status"),
+            status,
+            "node \"n1\" can only update pod status for pods",
+        ),
+        (
+            "DELETE",
+            format!("{pods}/two"),
+            json!({}),
+            "node \"n1\" can only delete pods with",
+        ),
+        (
+            "POST",
+            pods.to_string(),
+            pod("three", "n1"),
+            "can only create mirror pods",
+        ),
+        (
+            "PATCH",
+            format!("{pods}/one/status"),
+            json!({"metadata": {"labels": {"app": "x"}}}),
+            "cannot update labels",
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/default/secrets/two-secret".into(),
+            json!({}),
+            "no relationship found",
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/default/secrets".into(),
+            json!({}),
+            "No Object name found",
+        ),
+        (
+            "PATCH",
+            "/api/v1/nodes/n2/status".into(),
+            json!({"status": {}}),
+            "node 'n1' cannot patch node 'n2'",
+        ),
+        (
+            "PATCH",
+            "/api/v1/nodes/n1".into(),
+            json!({"spec": {"taints": []}}),
+            "is not allowed to modify taints",
+        ),
+        (
+            "PATCH",
+            "/api/v1/nodes/n1".into(),
+            json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}),
+            "is not allowed to modify labels: node-role.kubernetes.io/control-plane",
+        ),
+        (
+            "POST",
+            leases.into(),
+            json!({"metadata": {"name": "n3"}}),
+            "with the same name as the requesting node",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/default/serviceaccounts/default/token".into(),
+            json!({"spec": {}}),
+            "node requested token not bound to a pod",
+        ),
+        (
+            "POST",
+            "/apis/apps/v1/namespaces/default/deployments".into(),
+            json!({}),
+            "cannot create resource",
+        ),
+    ];
+    for (method, path, body, why) in refused {
+        let answer = n1(method, path.clone(), body).await;
+        let (code, reason, message) = answer.failure();
+        assert_eq!(
+            (code, reason.as_str()),
+            (403, "Forbidden"),
+            "{method} {path}: {message}"
+        );
+        assert!(message.contains(why), "{method} {path}: {message}");
+    }
 }

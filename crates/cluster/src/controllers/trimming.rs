@@ -29,7 +29,7 @@ pub fn for_scheduler(cache: &Cache) {
 }
 
 /// Leaves out how a pod's programs are run, and volumes that are made for it alone.
-fn pod(pod: &mut Pod) {
+pub fn pod(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
     let Some(spec) = &mut pod.spec else { return };
     for container in spec

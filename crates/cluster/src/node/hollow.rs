@@ -7,6 +7,7 @@ use super::runtime::{Notice, Notices, Readiness, Running, Runtime, RuntimeError,
 use super::seen::{Backoff, Container, Exit, Sandbox, Seen, State};
 use super::shape::Shape;
 use crate::clock::{Clock, after};
+use crate::controllers::trimming;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
@@ -151,6 +152,10 @@ struct Run {
 impl Runtime for Hollow {
     fn scheme(&self) -> &'static str {
         "hollow"
+    }
+
+    fn trim(&self, pod: &mut Pod) {
+        trimming::pod(pod);
     }
 
     async fn adopt(&self, pod: &Pod) -> Seen {

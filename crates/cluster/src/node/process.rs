@@ -18,6 +18,7 @@ mod hooks;
 pub mod images;
 mod launch;
 pub mod log;
+mod powers;
 pub mod probe;
 mod reach;
 mod root;

@@ -100,6 +100,9 @@ pub trait Runtime: Send + Sync + 'static {
     /// The scheme of container identifiers.
     fn scheme(&self) -> &'static str;
 
+    /// Leaves out of a pod what this runtime never reads: with thousands of them their copies are most of the memory.
+    fn trim(&self, _pod: &mut Pod) {}
+
     /// What the agent finds of a pod that it sees for the first time.
     async fn adopt(&self, pod: &Pod) -> Seen;
 

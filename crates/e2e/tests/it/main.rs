@@ -16,6 +16,7 @@ mod leaders;
 mod monitoring;
 mod privilege;
 mod sessions;
+mod storage;
 mod survival;
 mod terminal;
 mod up;

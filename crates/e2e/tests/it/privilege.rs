@@ -171,4 +171,24 @@ fn no_controller_is_refused_what_it_does() {
         assert!(writers.contains(&name), "{name} in {writers:#?}");
     }
     assert!(writers.contains("system:kube-scheduler"), "{writers:#?}");
+    // Each node writes in its own name, and what they read together nobody writes with.
+    for node in ["node-0", "node-1", "node-2"] {
+        assert!(writers.contains(&format!("system:node:{node}")), "{writers:#?}");
+    }
+    assert!(!writers.contains("system:stead:nodes"), "{writers:#?}");
+    let powerful: BTreeSet<String> = entries
+        .iter()
+        .filter(|entry| {
+            entry["user"]["groups"]
+                .as_array()
+                .is_some_and(|all| all.contains(&"system:masters".into()))
+        })
+        .filter(|entry| entry["objectRef"]["resource"] == "pods" || entry["objectRef"]["resource"] == "leases")
+        .map(user)
+        .filter(|user| user.starts_with("system:") && !user.contains("operators"))
+        .collect();
+    assert!(
+        powerful.is_empty(),
+        "no part of the cluster is all-powerful: {powerful:#?}"
+    );
 }

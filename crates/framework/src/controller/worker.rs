@@ -180,7 +180,7 @@ impl Runtime {
         );
         let result = self.attempt(&context, &key).instrument(span.clone()).await;
         let took = started.elapsed();
-        let written = context.writer.written();
+        let written = context.writer.take_written();
         self.gate.expect(&key, &written, Instant::now());
         self.metrics.active.add(-1.0);
         self.metrics.finished(took, result.as_ref().err());
@@ -200,6 +200,7 @@ impl Runtime {
                 outcome: result.as_ref().map_or_else(Error::to_string, Outcome::to_string),
                 failed: result.as_ref().err().map(Error::class),
                 writes: written,
+                further_writes: 0,
                 plan: context.plan.lock().take(),
             },
         );

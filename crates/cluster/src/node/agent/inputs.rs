@@ -40,6 +40,7 @@ impl Loop {
         let Some(uid) = pod.metadata.uid.clone() else { return };
         // Nobody here reads them, and they are half of a small pod.
         pod.metadata.managed_fields = None;
+        self.runtime.trim(&mut pod);
         let pod = Arc::new(pod);
         if let Some(work) = self.pods.get_mut(&uid) {
             if newer(&work.pod, &pod) {
@@ -325,6 +326,7 @@ impl Loop {
         match written {
             Written::Stored(mut pod) => {
                 pod.metadata.managed_fields = None;
+                self.runtime.trim(&mut pod);
                 if newer(&work.pod, &pod) {
                     work.pod = Arc::from(pod);
                 }

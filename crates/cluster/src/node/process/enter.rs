@@ -6,7 +6,7 @@
 use super::entry::VERB;
 use super::furnish::OWN_BINARY;
 use super::spec::{RunSpec, load};
-use super::{cgroups, terminal};
+use super::{cgroups, powers, terminal};
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::io::{self, Write};
@@ -73,12 +73,7 @@ fn run(arguments: &[String]) -> io::Result<u8> {
     };
     child.envs(spec.env.iter().map(|(name, value)| (name, value)));
     child.current_dir(&spec.directory);
-    if let Some(group) = spec.group {
-        child.gid(group);
-    }
-    if let Some(user) = spec.user {
-        child.uid(user);
-    }
+    powers::take(&spec)?;
     // A child, not this process: joining a PID namespace counts for children only.
     let status = match child.status() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(not_found(name)),

@@ -12,7 +12,7 @@ use super::spec::{
     Access, Input, Inside, Mount, Processes, RunRecord, RunSpec, SandboxRecord, Screen, Silence, StartRecord, load,
     store,
 };
-use super::{Ended, Process, entry};
+use super::{Ended, Process, entry, powers};
 use crate::node::runtime::{Readiness, Running, RuntimeError};
 use crate::node::shape::{Shape, Whole};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
@@ -24,6 +24,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
 use tokio::task::AbortHandle;
 
 /// How long a shim may take to say that its container runs.
@@ -161,6 +162,9 @@ impl Process {
             },
             user: user.and_then(|user| u32::try_from(user).ok()).or(image_user),
             group: group.and_then(|group| u32::try_from(group).ok()).or(image_group),
+            groups: powers::groups(pod_security),
+            powers: powers::kept(security),
+            gain: powers::gain(security),
             inside,
             cgroups: self
                 .cgroups
@@ -201,7 +205,10 @@ impl Process {
         store(&own.join("run.json"), &record).map_err(failed)?;
         let mut command = tokio::process::Command::new(&self.catalogue.own);
         command.args([entry::VERB, "shim"]).arg(&path);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().map_err(failed)?;
         let started = match wait_for_start(&spec, &mut child).await {
             Ok(started) => started,
@@ -371,26 +378,26 @@ pub(super) fn probe(process: Arc<Process>, pod: &Pod, record: &RunRecord, addres
     vec![tokio::spawn(prober.run()).abort_handle()]
 }
 
-/// Waits until the shim has written that its container runs, or that it could not start.
+/// Waits until the shim says that its container runs, or has ended because it could not start it.
 async fn wait_for_start(spec: &RunSpec, child: &mut tokio::process::Child) -> Result<StartRecord, RuntimeError> {
-    let poll = async {
-        let mut wait = Duration::from_micros(500);
-        loop {
-            if let Some(started) = load::<StartRecord>(&spec.started) {
-                return Ok(started);
-            }
-            tokio::select! {
-                _ = child.wait() => {
-                    let exit: Option<super::spec::ExitRecord> = load(&spec.exit);
-                    let started: Option<StartRecord> = load(&spec.started);
-                    let why = exit.and_then(|exit| exit.error).unwrap_or_else(|| "the shim ended at once".to_owned());
-                    return started.ok_or(RuntimeError::run(why));
-                }
-                () = tokio::time::sleep(wait) => {}
-            }
-            wait = (wait * 2).min(Duration::from_millis(20));
+    let mut out = child.stdout.take();
+    let told = async {
+        let mut sign = [0; 1];
+        match &mut out {
+            Some(out) => out.read_exact(&mut sign).await.is_ok(),
+            None => false,
         }
     };
-    let waited = tokio::time::timeout(START_PATIENCE, poll).await;
+    let waited = async {
+        if !told.await {
+            // It ended, or has closed its output, which it does when it ends.
+            let _ = child.wait().await;
+        }
+        let started: Option<StartRecord> = load(&spec.started);
+        let exit: Option<super::spec::ExitRecord> = load(&spec.exit);
+        let why = exit.and_then(|exit| exit.error);
+        started.ok_or_else(|| RuntimeError::run(why.unwrap_or_else(|| "the shim ended at once".to_owned())))
+    };
+    let waited = tokio::time::timeout(START_PATIENCE, waited).await;
     waited.unwrap_or_else(|_| Err(RuntimeError::run("the shim did not start the container in time")))
 }

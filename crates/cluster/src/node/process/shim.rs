@@ -8,7 +8,7 @@ use super::attach::{Audience, Keyboard, Piece};
 use super::entry::VERB;
 use super::log::{Log, Stream};
 use super::spec::{ExitRecord, Input, ProcessId, Processes, RunSpec, Screen, StartRecord, load, store};
-use super::{cgroups, root, terminal};
+use super::{cgroups, powers, root, terminal};
 use jiff::Timestamp;
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
@@ -58,6 +58,7 @@ fn run(path: &Path, spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRe
     let own = i32::try_from(std::process::id()).ok().and_then(ProcessId::of);
     if let (Some(main), Some(shim)) = (main, own) {
         store(&spec.started, &StartRecord { shim, main, at: now() })?;
+        tell_started();
     }
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let keyboard = match &near {
@@ -91,6 +92,15 @@ fn run(path: &Path, spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRe
     })
 }
 
+/// Says to the agent that waits, if one does, that the record of the start is there: it need not look again and
+/// again. The container never has this output: it has pipes of its own.
+fn tell_started() {
+    use std::io::Write;
+    let mut out = io::stdout();
+    // An agent that is gone finds the record when it comes back.
+    let _ = out.write_all(b"!").and_then(|()| out.flush());
+}
+
 fn spawn(path: &Path, spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child> {
     if let Some(inside) = &spec.inside {
         enter_sandbox(inside.sandbox)?;
@@ -100,7 +110,15 @@ fn spawn(path: &Path, spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child>
         command.args([VERB, "init"]).arg(path);
         command
     } else {
-        program(spec)?
+        let mut command = program(spec)?;
+        // Without a process of its own before it, it takes what every user may choose.
+        if let Some(group) = spec.group {
+            command.gid(group);
+        }
+        if let Some(user) = spec.user {
+            command.uid(user);
+        }
+        command
     };
     match far {
         // It leads a session, and with it a group: see `init`.
@@ -167,7 +185,8 @@ pub fn init(arguments: &[String]) -> ExitCode {
         Screen::Pipes => Ok(()),
         Screen::Terminal => terminal::lead(),
     };
-    let error = match led.and(built).and_then(|()| program(&spec)) {
+    let ready = led.and(built).and_then(|()| powers::take(&spec));
+    let error = match ready.and_then(|()| program(&spec)) {
         Ok(mut program) => program.exec(),
         Err(error) => error,
     };
@@ -195,11 +214,5 @@ fn program(spec: &RunSpec) -> io::Result<Command> {
         command.env("TERM", "xterm");
     }
     command.current_dir(&spec.directory);
-    if let Some(group) = spec.group {
-        command.gid(group);
-    }
-    if let Some(user) = spec.user {
-        command.uid(user);
-    }
     Ok(command)
 }

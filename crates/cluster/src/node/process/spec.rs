@@ -27,6 +27,14 @@ pub struct RunSpec {
     pub screen: Screen,
     pub user: Option<u32>,
     pub group: Option<u32>,
+    /// Further groups of its processes.
+    #[serde(default)]
+    pub groups: Vec<u32>,
+    /// The capabilities that root keeps; `None` for all, as records of an earlier version mean it.
+    #[serde(default)]
+    pub powers: Option<Vec<String>>,
+    #[serde(default)]
+    pub gain: Gain,
     /// Present where the container has a file system and processes of its own.
     pub inside: Option<Inside>,
     /// Directories of control groups to join, made by the agent.
@@ -34,6 +42,14 @@ pub struct RunSpec {
     /// What a container that failed without a word says in its status.
     #[serde(default)]
     pub silence: Silence,
+}
+
+/// Whether programs of a container may gain powers, by being another user's.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Gain {
+    #[default]
+    Allowed,
+    Forbidden,
 }
 
 /// What a container reads.

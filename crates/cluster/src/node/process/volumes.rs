@@ -3,6 +3,7 @@
 //! Config maps, secrets, tokens and the downward API are written the way a kubelet writes them: a new directory,
 //! then one rename of the link `..data`, so that a reader sees the old files or the new ones and never a mixture.
 
+mod ownership;
 pub mod tokens;
 
 use super::environment::{Sources, field, resource};
@@ -83,12 +84,15 @@ impl Volumes<'_> {
             return host_path(Path::new(&host.path), host.type_.as_deref().unwrap_or_default());
         }
         if let Some(claim) = &volume.persistent_volume_claim {
-            return self.claim(&claim.claim_name).await;
+            let place = self.claim(&claim.claim_name).await?;
+            self.share(&place)?;
+            return Ok(place);
         }
         std::fs::create_dir_all(&place).map_err(|error| mount_error(format!("volume {}: {error}", volume.name)))?;
         if volume.empty_dir.is_some() {
             // Any user of the pod may write here.
             let _ = std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777));
+            self.share(&place)?;
             return Ok(place);
         }
         let mut files = Files::new();
@@ -132,8 +136,24 @@ impl Volumes<'_> {
                 "volume \"{name}\" is of a kind that this node does not have"
             )));
         }
-        write(&place, &files).map_err(|error| mount_error(format!("volume {}: {error}", volume.name)))?;
+        write(&place, &files, self.group()).map_err(|error| mount_error(format!("volume {}: {error}", volume.name)))?;
         Ok(place)
+    }
+
+    /// The group that the pod's volumes are for.
+    fn group(&self) -> Option<u32> {
+        let security = self.shape.spec.security_context.as_ref();
+        let group = security.and_then(|security| security.fs_group);
+        group.and_then(|group| u32::try_from(group).ok())
+    }
+
+    /// Gives a volume that pods write to the pod's group. Only root can give files away.
+    fn share(&self, place: &Path) -> Result<(), RuntimeError> {
+        match self.group().filter(|_| nix::unistd::geteuid().is_root()) {
+            Some(group) => ownership::give(place, group)
+                .map_err(|error| mount_error(format!("fsGroup of {}: {error}", place.display()))),
+            None => Ok(()),
+        }
     }
 
     /// Adds the data of an object to the files.
@@ -337,8 +357,8 @@ pub fn shows_pod(volume: &Volume) -> bool {
     volume.downward_api.is_some() || projected.into_iter().any(|source| source.downward_api.is_some())
 }
 
-/// Writes the files as one step, if they differ from what is there.
-fn write(place: &Path, files: &Files) -> std::io::Result<()> {
+/// Writes the files as one step, if they differ from what is there. A group that is given may read them.
+fn write(place: &Path, files: &Files, group: Option<u32>) -> std::io::Result<()> {
     let data = place.join("..data");
     let same = data.exists()
         && files
@@ -365,7 +385,10 @@ fn write(place: &Path, files: &Files) -> std::io::Result<()> {
             std::fs::create_dir_all(parent)?;
         }
         std::fs::write(&target, content)?;
-        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(*mode))?;
+        let shared = group.filter(|_| nix::unistd::geteuid().is_root());
+        std::os::unix::fs::chown(&target, None, shared)?;
+        let mode = mode | if shared.is_some() { 0o440 } else { 0 };
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(mode))?;
     }
     let link = place.join("..data_tmp");
     let _ = std::fs::remove_file(&link);
@@ -421,16 +444,16 @@ mod tests {
                 .map(|(path, text)| (inside(path), (text.as_bytes().to_vec(), 0o644)))
                 .collect()
         };
-        write(folder.path(), &files(&[("a", "1"), ("sub/b", "2")])).unwrap();
+        write(folder.path(), &files(&[("a", "1"), ("sub/b", "2")]), None).unwrap();
         assert_eq!(std::fs::read_to_string(folder.path().join("sub/b")).unwrap(), "2");
         let link = std::fs::read_link(folder.path().join("..data")).unwrap();
-        write(folder.path(), &files(&[("a", "1"), ("sub/b", "2")])).unwrap();
+        write(folder.path(), &files(&[("a", "1"), ("sub/b", "2")]), None).unwrap();
         assert_eq!(
             std::fs::read_link(folder.path().join("..data")).unwrap(),
             link,
             "unchanged files are left alone"
         );
-        write(folder.path(), &files(&[("a", "3")])).unwrap();
+        write(folder.path(), &files(&[("a", "3")]), None).unwrap();
         assert_eq!(std::fs::read_to_string(folder.path().join("a")).unwrap(), "3");
         assert!(!folder.path().join("sub").exists());
         assert!(!folder.path().join(link).exists());
@@ -442,7 +465,7 @@ mod tests {
         std::fs::write(elsewhere.path().join("precious"), "kept").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("..data")).unwrap();
         let files: Files = [(inside("a"), (b"1".to_vec(), 0o644))].into_iter().collect();
-        write(folder.path(), &files).unwrap();
+        write(folder.path(), &files, None).unwrap();
         assert_eq!(std::fs::read_to_string(folder.path().join("a")).unwrap(), "1");
         assert_eq!(
             std::fs::read_to_string(elsewhere.path().join("precious")).unwrap(),

@@ -368,7 +368,7 @@ pub async fn f38_a_hung_reconcile_is_cancelled_and_tried_again(world: World) {
         let story = operator.controller.history.of(&key);
         let outcome = story
             .and_then(|story| story.last)
-            .map(|run| run.outcome)
+            .map(|run| run.outcome.clone())
             .unwrap_or_default();
         if outcome.contains("longer than") {
             Ok(())

@@ -323,6 +323,6 @@ impl Running {
     /// How the last run of a key ended.
     pub fn last_outcome(&self, key: &Key) -> String {
         let story = self.controller.history.of(key).unwrap_or_default();
-        story.last.map(|run| run.outcome).unwrap_or_default()
+        story.last.map(|run| run.outcome.clone()).unwrap_or_default()
     }
 }
