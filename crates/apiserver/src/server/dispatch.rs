@@ -142,9 +142,9 @@ async fn route(
     {
         call.warn(warning);
     }
-    let outcome = match info.long_running() || matches!(call.verb, "get" | "list") {
-        true => verb(&call, body).await,
-        false => to_its_end(call.clone(), body).await,
+    let outcome = match takes_addresses(&call) {
+        true => to_its_end(call.clone(), body).await,
+        false => verb(&call, body).await,
     };
     let warnings = std::mem::take(&mut *call.warnings.lock());
     let mut response = outcome.unwrap_or_else(|error| respond::error(&error, Some(call.accepted)));
@@ -205,8 +205,17 @@ fn check_path(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<()
     }
 }
 
-/// A write goes on when its client has gone: between an address that is taken and the object that has it nothing may
-/// be left half done.
+/// Whether a write takes something for its object that is an object itself.
+fn takes_addresses(call: &Call) -> bool {
+    let writes = matches!(call.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
+    writes
+        && call.resource.group.is_empty()
+        && call.resource.plural == "services"
+        && matches!(call.path.subresource.as_str(), "" | "status")
+}
+
+/// Goes on when the client has gone: between an address that is taken and the object that has it nothing may be left
+/// half done.
 async fn to_its_end(call: Arc<Call>, body: Body) -> Result<Response<Body>> {
     match tokio::spawn(async move { verb(&call, body).await }).await {
         Ok(outcome) => outcome,

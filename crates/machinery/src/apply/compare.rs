@@ -1,7 +1,7 @@
 //! What differs between two objects, as sets of fields; and what a single object sets.
 
 use super::element::Element;
-use super::fields::FieldSet;
+use super::fields::{Entry, FieldSet};
 use super::typed::{Form, ListForm, MapForm, Type};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -39,13 +39,6 @@ struct Walk {
     path: Vec<Element>,
 }
 
-/// Whether the place was recorded as one piece.
-#[derive(PartialEq, Eq)]
-enum Seen {
-    AsLeaf,
-    ByParts,
-}
-
 impl Walk {
     fn both(&mut self, old: Option<&Value>, new: Option<&Value>, kind: Option<Type<'_>>) {
         // Most of an update is the same on both sides, and then there is nothing to find below.
@@ -53,10 +46,10 @@ impl Walk {
             return;
         }
         let kind = kind.unwrap_or(Type::Deduced);
-        let seen = match (old, new) {
-            (None, None) => return,
-            (Some(old), None) => self.parts(Some(old), None, kind.form(old)),
-            (None, Some(new)) => self.parts(None, Some(new), kind.form(new)),
+        match (old, new) {
+            (None, None) => {}
+            (Some(old), None) => self.found.removed.insert_tree(&self.path, tree(old, kind)),
+            (None, Some(new)) => self.found.added.insert_tree(&self.path, tree(new, kind)),
             (Some(old), Some(new)) => {
                 let (before, after) = (kind.form(old), kind.form(new));
                 if !same_form(&before, &after) {
@@ -65,46 +58,30 @@ impl Walk {
                     for (form, sides) in [(before, (Some(old), None)), (after, (None, Some(new)))] {
                         match form {
                             Form::Leaf => self.found.modified.insert(&self.path),
-                            parts => drop(self.parts(sides.0, sides.1, parts)),
+                            parts => self.parts(sides.0, sides.1, parts),
                         }
                     }
                     return;
                 }
-                self.parts(Some(old), Some(new), after)
-            }
-        };
-        if seen == Seen::ByParts {
-            match (old, new) {
-                (None, _) => self.found.added.insert(&self.path),
-                (_, None) => self.found.removed.insert(&self.path),
-                _ => {}
+                self.parts(Some(old), Some(new), after);
             }
         }
     }
 
-    fn parts(&mut self, old: Option<&Value>, new: Option<&Value>, form: Form<'_>) -> Seen {
+    fn parts(&mut self, old: Option<&Value>, new: Option<&Value>, form: Form<'_>) {
         let empty = |value: Option<&Value>| match value {
             Some(Value::Object(fields)) => fields.is_empty(),
             Some(Value::Array(items)) => items.is_empty(),
             _ => true,
         };
         match form {
-            Form::Map { map } if !(empty(old) && empty(new)) => {
-                self.map(old, new, map);
-                Seen::ByParts
-            }
-            Form::List { list } if !(empty(old) && empty(new)) => {
-                self.list(old, new, list);
-                Seen::ByParts
-            }
-            _ => {
-                match (old, new) {
-                    (None, _) => self.found.added.insert(&self.path),
-                    (_, None) => self.found.removed.insert(&self.path),
-                    _ => self.found.modified.insert(&self.path),
-                }
-                Seen::AsLeaf
-            }
+            Form::Map { map } if !(empty(old) && empty(new)) => self.map(old, new, map),
+            Form::List { list } if !(empty(old) && empty(new)) => self.list(old, new, list),
+            _ => match (old, new) {
+                (None, _) => self.found.added.insert(&self.path),
+                (_, None) => self.found.removed.insert(&self.path),
+                _ => self.found.modified.insert(&self.path),
+            },
         }
     }
 
@@ -184,44 +161,68 @@ fn same_form(left: &Form<'_>, right: &Form<'_>) -> bool {
 
 /// Every leaf that a value sets, every key of a map, and every item of a list.
 pub(super) fn field_set(value: &Value, kind: Type<'_>) -> FieldSet {
-    let mut set = FieldSet::new();
-    collect(value, kind, &mut Vec::new(), &mut set);
-    set
+    collect(value, kind).below
 }
 
-fn collect(value: &Value, kind: Type<'_>, path: &mut Vec<Element>, set: &mut FieldSet) {
+/// What a value sets, and whether it is set as one piece.
+fn collect(value: &Value, kind: Type<'_>) -> Entry {
+    let mut set = FieldSet::new();
     match (kind.form(value), value) {
         (Form::Map { map }, Value::Object(fields)) => {
             for (key, value) in fields {
-                path.push(Element::field(key));
-                collect(value, map.value_type(key).unwrap_or(Type::Deduced), path, set);
+                let mut entry = collect(value, map.value_type(key).unwrap_or(Type::Deduced));
                 let empty = value.is_null() || value.as_object().is_some_and(|fields| fields.is_empty());
-                if empty || !map.is_named(key) {
-                    set.insert(path);
-                }
-                path.pop();
+                entry.member |= empty || !map.is_named(key);
+                set.put(Element::field(key), entry);
             }
         }
         (Form::List { list }, Value::Array(items)) => {
-            let mut times: BTreeMap<Element, usize> = BTreeMap::new();
-            let elements: Vec<_> = items
-                .iter()
-                .filter_map(|item| Some((list.element(item).ok()?, item)))
-                .collect();
-            for (element, _) in &elements {
-                *times.entry(element.clone()).or_default() += 1;
-            }
-            for (element, item) in elements {
-                let alone = times.get(&element) == Some(&1);
-                path.push(element);
-                if alone {
-                    collect(item, list.items, path, set);
-                }
-                set.insert(path);
-                path.pop();
+            for (element, only) in told_apart(items, list) {
+                let below = only.map(|item| collect(item, list.items).below);
+                set.put(element, Entry::member(below.unwrap_or_default()));
             }
         }
         (Form::Map { .. } | Form::List { .. }, _) => {}
-        (Form::Leaf, _) => set.insert(path),
+        (Form::Leaf, _) => return Entry::member(set),
     }
+    Entry {
+        member: false,
+        below: set,
+    }
+}
+
+/// A value that came or went, with everything in it.
+fn tree(value: &Value, kind: Type<'_>) -> Entry {
+    let mut below = FieldSet::new();
+    match (kind.form(value), value) {
+        (Form::Map { map }, Value::Object(fields)) => {
+            for (key, value) in fields {
+                let kind = map.value_type(key).unwrap_or(Type::Deduced);
+                below.put(Element::field(key), tree(value, kind));
+            }
+        }
+        (Form::List { list }, Value::Array(items)) => {
+            for (element, only) in told_apart(items, list) {
+                let entry = only.map(|item| tree(item, list.items));
+                below.put(element, entry.unwrap_or_else(|| Entry::member(FieldSet::new())));
+            }
+        }
+        _ => {}
+    }
+    Entry::member(below)
+}
+
+/// The items of a list by what identifies them; none where several have the same key, which are owned together, as one
+/// piece.
+fn told_apart<'a>(items: &'a [Value], list: ListForm<'_>) -> BTreeMap<Element, Option<&'a Value>> {
+    let mut found = BTreeMap::new();
+    for item in items {
+        if let Ok(element) = list.element(item) {
+            found
+                .entry(element)
+                .and_modify(|only| *only = None)
+                .or_insert(Some(item));
+        }
+    }
+    found
 }

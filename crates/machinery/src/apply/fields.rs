@@ -16,9 +16,15 @@ pub struct FieldSet {
 
 /// What is known of one step: never neither a member nor a way to one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Entry {
-    member: bool,
-    below: FieldSet,
+pub(super) struct Entry {
+    pub(super) member: bool,
+    pub(super) below: FieldSet,
+}
+
+impl Entry {
+    pub(super) fn member(below: FieldSet) -> Self {
+        Entry { member: true, below }
+    }
 }
 
 impl FieldSet {
@@ -53,6 +59,31 @@ impl FieldSet {
             entry.member = true;
         } else {
             entry.below.insert(rest);
+        }
+    }
+
+    /// Adds a path and everything below it.
+    pub(super) fn insert_tree(&mut self, path: &[Element], tree: Entry) {
+        let Some((first, rest)) = path.split_first() else {
+            self.absorb(tree.below);
+            return;
+        };
+        let entry = match self.entries.get_mut(first) {
+            Some(entry) => entry,
+            None => self.entries.entry(first.clone()).or_default(),
+        };
+        if rest.is_empty() {
+            entry.member |= tree.member;
+            entry.below.absorb(tree.below);
+        } else {
+            entry.below.insert_tree(rest, tree);
+        }
+    }
+
+    /// Adds a step with everything that is known of it.
+    pub(super) fn put(&mut self, element: Element, entry: Entry) {
+        if entry.member || !entry.below.is_empty() {
+            self.entries.insert(element, entry);
         }
     }
 

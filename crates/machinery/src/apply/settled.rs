@@ -5,7 +5,7 @@
 
 use super::managers::Operation;
 use super::typed::{Form, ListForm, MapForm, Type};
-use super::{FieldSet, KUBECTL, Kind, UNOWNED, Writer, check, compare, last_applied, managed_fields};
+use super::{FieldSet, KUBECTL, Kind, UNOWNED, Writer, compare, last_applied, managed_fields};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -20,7 +20,8 @@ pub fn changes_nothing(live: &Value, config: &Value, kind: &Kind<'_>, writer: &W
     let Some(owned) = owned(live, writer) else {
         return false;
     };
-    if !managed_fields(config).is_null() || !holds(live, config, root) || check::check(config, root).is_err() {
+    // What the object holds fits its schema, and so does what the configuration says of it.
+    if !managed_fields(config).is_null() || !holds(live, config, root) {
         return false;
     }
     let mut wanted = compare::field_set(config, root);
