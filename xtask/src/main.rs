@@ -6,6 +6,7 @@ mod conformance;
 mod definitions;
 mod e2e;
 mod image;
+mod kube_tests;
 mod kubernetes;
 mod schemas;
 mod test;
@@ -42,6 +43,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// Prepare the clients of other projects, in Go, Python and Rust, which the stories run
+    Clients,
     /// Run the stories on the embedded cluster or on the real control plane
     E2e(e2e::Options),
     /// Run Kubernetes' own end-to-end tests against the embedded cluster
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Chore::Kubernetes { names } => kubernetes::run(&names),
         Chore::Schemas => schemas::run(),
         Chore::Differential { options } => test::differential(&options),
+        Chore::Clients => test::clients(),
         Chore::E2e(options) => e2e::run(&options),
         Chore::Conformance(options) => conformance::run(options),
         Chore::Bench(bench) => bench::run(bench),

@@ -3,7 +3,7 @@
 //! The README names this command and CI runs the same one. Every step is a line of the closing table; a step
 //! that cannot run here says why in a line of its own and never counts as passed.
 
-use crate::{capabilities, conformance, definitions, e2e, image, kubernetes, tidy};
+use crate::{capabilities, conformance, definitions, e2e, image, kube_tests, kubernetes, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,8 +34,7 @@ pub fn run() -> Result<()> {
         ])
     });
     table.step("real Kubernetes", control_plane);
-    table.step("clients in Go", go_clients);
-    table.step("client in Python", python_client);
+    table.clients();
     table.step("the binary", || {
         cargo(&["build", "--quiet", "--workspace", "--bin", "stead"])
     });
@@ -57,6 +56,13 @@ pub fn run() -> Result<()> {
     table.step("conformance", upstream_tests);
     // Last, because it puts the image's binary in the place of the one that the stories run.
     table.step("the image's binary", || image::run().map(|()| End::Passed));
+    table.close()
+}
+
+/// Prepares the clients of other projects, which the stories run.
+pub fn clients() -> Result<()> {
+    let mut table = Table::default();
+    table.clients();
     table.close()
 }
 
@@ -182,6 +188,12 @@ impl Table {
             println!("skipped: {why}");
         }
         self.rows.push((name, end, started.elapsed().as_secs()));
+    }
+
+    fn clients(&mut self) {
+        self.step("clients in Go", go_clients);
+        self.step("client in Python", python_client);
+        self.step("client in Rust", || kube_tests::build(&target()).map(|()| End::Passed));
     }
 
     fn close(self) -> Result<()> {

@@ -89,3 +89,23 @@ async fn the_tests_of_the_python_client_end_as_on_kubernetes() {
     })
     .await;
 }
+
+/// The tests of kube's client run pods, write to them, read their logs and evict them: they need real processes, and no
+/// judge beside the embedded cluster, because they all pass.
+#[test]
+fn the_tests_of_kubes_client_pass() {
+    let Some(suite) = beside("ecosystems/kube-client-tests") else {
+        return;
+    };
+    let parts = ["--parts", "api,controllers,scheduler,nodes", "--ephemeral"];
+    let Some(up) = Up::whole(&parts) else { return };
+    let output = command(&suite, up.place.path())
+        .env("KUBECONFIG", &up.kubeconfig)
+        .args(["--ignored", "--test-threads", "4"])
+        .output()
+        .expect("the suite starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let passed = text.lines().filter(|line| line.ends_with("... ok")).count();
+    assert!(output.status.success(), "{text}");
+    assert!(passed >= 20, "only {passed} tests ran: {text}");
+}
