@@ -12,6 +12,7 @@ mod check;
 mod cleanup;
 mod conversion;
 mod definition;
+mod embedded;
 mod fallback;
 mod form;
 mod names;
@@ -24,7 +25,7 @@ pub use cleanup::{begin as begin_cleanup, instance_gone};
 pub use conversion::{Converter, convert};
 pub use definition::{Definition, definitions};
 pub use form::unknown_formats;
-pub use object::{create_errors, default, is_current, mistyped_metadata, prune, update_errors};
+pub use object::{coerce_embedded, create_errors, default, is_current, mistyped_metadata, prune, update_errors};
 pub use status::{prepare_create, prepare_update};
 
 /// The group of the definitions themselves.

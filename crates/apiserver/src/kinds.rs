@@ -17,7 +17,7 @@ mod job;
 pub mod names;
 pub mod namespace;
 mod pod;
-mod scale;
+pub mod scale;
 pub mod service;
 mod status;
 pub mod strategy;

@@ -35,6 +35,7 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
         match (resource.group.as_str(), resource.plural.as_str()) {
             ("apps", "controllerrevisions") => core::revision_data(&Field::root(object), &mut errors),
             ("", "pods") => pods::new_pod(&Field::root(object), &mut errors),
+            ("apps", "statefulsets") => workloads::new_stateful_set(&Field::root(object), &mut errors),
             _ => {}
         }
     }
@@ -45,7 +46,10 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
 pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if matches!(resource.origin, Origin::BuiltIn) {
-        object_errors(resource, Field::root(object), &mut errors);
+        // A class is fixed but for its words, so nothing in it needs a second look.
+        if resource.plural != "priorityclasses" {
+            object_errors(resource, Field::root(object), &mut errors);
+        }
         changes::check(resource, Field::root(object), Field::root(old), &mut errors);
     }
     errors.0
@@ -63,6 +67,7 @@ pub fn status(resource: &Resource, object: &Value) -> Vec<FieldError> {
         ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") | ("", "replicationcontrollers") => {
             workloads::status(&object, &mut errors);
         }
+        ("batch", "jobs") => jobs::status(&object, &mut errors),
         _ => {}
     }
     errors.0
@@ -80,6 +85,7 @@ fn object_errors(resource: &Resource, object: Field<'_>, errors: &mut Errors) {
         ("", "resourcequotas") => core::resource_quota,
         ("", "limitranges") => core::limit_range,
         ("", "nodes") => core::node,
+        ("", "events") => core::event,
         ("", "persistentvolumes") => storage::volume,
         ("", "persistentvolumeclaims") => storage::claim,
         ("apps", "deployments") => workloads::deployment,

@@ -331,6 +331,10 @@ impl Parser {
         if self.take(close).is_some() {
             return Ok(args);
         }
+        if let (TokenKind::End, ")") = (self.peek(), close) {
+            // Nothing was read yet, so the end of the list is among what could come.
+            return Err(unexpected_in(self.at(), &TokenKind::End, "'(', ')'"));
+        }
         loop {
             args.push(self.expression()?);
             if self.take(",").is_none() {
@@ -380,10 +384,14 @@ impl Parser {
 }
 
 fn unexpected(at: usize, token: &TokenKind) -> Issue {
+    unexpected_in(at, token, "'('")
+}
+
+fn unexpected_in(at: usize, token: &TokenKind, brackets: &str) -> Issue {
     Issue::syntax(
         at,
         format!(
-            "mismatched input '{}' expecting {{'[', '{{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, \
+            "mismatched input '{}' expecting {{'[', '{{', {brackets}, '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, \
              NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}}",
             token.shown()
         ),

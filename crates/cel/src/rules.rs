@@ -16,7 +16,7 @@ use crate::program::{Program, compile as compile_program};
 use crate::types::Type;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use stead_machinery::field::{FieldError, FieldErrorKind};
+use stead_machinery::field::FieldError;
 use stead_machinery::schema::{Rule, SchemaRef, Shape, Topology};
 
 /// Every rule of a schema, ready to be evaluated.
@@ -29,6 +29,8 @@ pub struct CompiledRules {
 #[derive(Debug)]
 struct Node {
     rules: Vec<CompiledRule>,
+    /// What is said of every value instead of what rules that do not compile would say.
+    failures: Vec<String>,
     decl: Arc<Decl>,
     /// The schema's type, which stands for the value in the messages of failed evaluations.
     type_name: &'static str,
@@ -81,12 +83,9 @@ pub fn compile_beside(
 
 /// Compiles the rules of a part of a schema, to judge a value for that part, such as a default.
 ///
-/// What a rule would cost is no matter here: the second part are the rules that do not compile.
-pub fn compile_part(schema: SchemaRef<'_>) -> (CompiledRules, Vec<FieldError>) {
-    let (rules, checks) = compile_as(schema, "", &[], Place::of(schema));
-    let mut errors = checks.finish("").err().unwrap_or_default();
-    errors.retain(|error| error.kind == FieldErrorKind::InvalidUnshown);
-    (rules, errors)
+/// What a rule would cost is no matter here, and one that does not compile says so of every value.
+pub fn compile_part(schema: SchemaRef<'_>) -> CompiledRules {
+    compile_as(schema, "", &[], Place::of(schema)).0
 }
 
 fn compile_as<'a>(
@@ -96,10 +95,10 @@ fn compile_as<'a>(
     place: Place,
 ) -> (CompiledRules, check::Checks<'a>) {
     let mut checks = check::Checks::beside(broken);
-    let decl = has_rules(schema).then(|| Decl::of_schema(schema, place, "selfType"));
-    let root = match decl.flatten() {
-        Some(decl) => checks.node(schema, &decl, check::Context::root(at)),
-        None => None,
+    let root = match (has_rules(schema), Decl::of_schema(schema, place, "selfType")) {
+        (false, _) => None,
+        (true, Some(decl)) => checks.node(schema, &decl, check::Context::root(at)),
+        (true, None) => Node::untyped(schema, &Decl::dynamic()),
     };
     (CompiledRules { root }, checks)
 }

@@ -28,6 +28,15 @@ enum Role {
     Branch,
 }
 
+/// What is validated. The defaults of a definition are held against their schema as it is written, objects
+/// against what Kubernetes makes of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Subject {
+    #[default]
+    Object,
+    Default,
+}
+
 /// Validates an object; `old` is the stored one on an update.
 pub fn validate(new: &Value, old: Option<&Value>, schema: SchemaRef<'_>) -> Vec<FieldError> {
     let mut walk = Walk::default();
@@ -35,8 +44,19 @@ pub fn validate(new: &Value, old: Option<&Value>, schema: SchemaRef<'_>) -> Vec<
     walk.errors
 }
 
+/// Validates a value that a schema gives to what is absent.
+pub fn validate_default(value: &Value, schema: SchemaRef<'_>) -> Vec<FieldError> {
+    let mut walk = Walk {
+        subject: Subject::Default,
+        ..Walk::default()
+    };
+    walk.node("", value, None, schema, Role::Structure);
+    walk.errors
+}
+
 #[derive(Default)]
 struct Walk {
+    subject: Subject,
     errors: Vec<FieldError>,
     /// Checks that went well: tells which branch of an `anyOf` came closest.
     matches: usize,
@@ -71,37 +91,65 @@ impl Walk {
     }
 
     fn check_type(&mut self, path: &str, value: &Value, schema: SchemaRef<'_>, role: Role) {
+        let format = self.format_of(schema);
         let wanted = match schema.shape() {
             Shape::Object(_) | Shape::List(_) if role == Role::Branch => return,
+            // Only objects are held against both types; a default is read by the rules, if there are any.
+            Shape::IntOrString if self.subject == Subject::Default => return,
             Shape::IntOrString => "integer,string",
             shape => match shape.type_name() {
                 Some(name) => name,
                 None => return,
             },
         };
+        // What Go calls the type of the value, with the format that it has by itself.
+        let (got, own_format) = match value {
+            Value::Null => ("null", ""),
+            Value::Bool(_) => ("boolean", ""),
+            Value::String(_) => ("string", ""),
+            Value::Array(_) => ("array", ""),
+            Value::Object(_) => ("object", ""),
+            Value::Number(number) if number.is_f64() => ("number", "float64"),
+            Value::Number(_) => ("integer", "int64"),
+        };
         let whole = || {
             value
                 .as_f64()
                 .is_some_and(|number| number.fract() == 0.0 && number.abs() < 9.2e18)
         };
-        let (got, fits) = match value {
-            Value::Null => ("null", schema.node().nullable),
-            Value::Bool(_) => ("boolean", wanted == "boolean"),
-            Value::String(_) => ("string", wanted.ends_with("string")),
-            Value::Array(_) => ("array", wanted == "array"),
-            Value::Object(_) => ("object", wanted == "object"),
-            Value::Number(number) if number.is_f64() => (
-                "number",
-                wanted == "number" || (wanted.starts_with("integer") && whole()),
-            ),
-            Value::Number(_) => ("integer", wanted == "number" || wanted.starts_with("integer")),
+        let numeric = matches!(schema.shape(), Shape::Integer | Shape::Number | Shape::IntOrString);
+        let fits = match got {
+            "null" => schema.node().nullable,
+            "number" => wanted == "number" || (wanted.starts_with("integer") && whole()),
+            "integer" => wanted == "number" || wanted.starts_with("integer"),
+            "string" => wanted.ends_with("string"),
+            // A text with a format is looked at by its format; so is a list, which then passes.
+            "array" => wanted == "array" || (format.is_some() && !numeric),
+            got => wanted == got,
         };
         if fits {
             self.matches += 1;
             return;
         }
+        let (wanted, got) = match format {
+            Some(format) if !matches!(got, "null" | "string" | "array") => (format, own_format),
+            _ => (wanted, got),
+        };
         let detail = format!("{} must be of type {wanted}: {got:?}", in_body(path));
         self.refuse(path, FieldErrorKind::TypeInvalid, got, detail);
+    }
+
+    /// The format of a value, where it means something.
+    fn format_of<'s>(&self, schema: SchemaRef<'s>) -> Option<&'s str> {
+        let format = schema.node().constraints.as_deref()?.format.as_deref()?;
+        let known = match schema.shape() {
+            _ if self.subject == Subject::Default => !format.is_empty(),
+            Shape::String(_) => is_known_format(format),
+            Shape::Integer => matches!(format, "int32" | "int64"),
+            Shape::Number => matches!(format, "float" | "double"),
+            _ => false,
+        };
+        known.then_some(format)
     }
 
     fn list(
@@ -181,7 +229,7 @@ impl Walk {
         if constraints
             .one_of_values
             .iter()
-            .any(|allowed| same(&parse(allowed), value))
+            .any(|allowed| converts_to(value, &parse(allowed)))
         {
             self.matches += 1;
             return;
@@ -213,9 +261,13 @@ fn correlate<'a>(item: &Value, old: &'a [Value], topology: &Topology) -> Option<
         .find(|other| keys.iter().all(|key| other.get(&**key) == item.get(&**key)))
 }
 
-/// Equal, where 1 and 1.0 are the same number.
-fn same(left: &Value, right: &Value) -> bool {
-    left == right || (left.is_number() && left.as_f64() == right.as_f64())
+/// Equal, once Go has converted the value to the type of what is allowed: a number loses its fraction.
+fn converts_to(value: &Value, allowed: &Value) -> bool {
+    match (value.as_f64(), allowed.as_f64()) {
+        (Some(value), Some(allowed_number)) if allowed.is_f64() => value == allowed_number,
+        (Some(value), Some(allowed_number)) => value.trunc() == allowed_number,
+        _ => value == allowed,
+    }
 }
 
 fn child(path: &str, name: &str) -> String {

@@ -35,6 +35,9 @@ fn prune_level(value: &mut Value, schema: SchemaRef<'_>, path: &mut String, drop
         (Shape::Object(object), Value::Object(fields)) => {
             prune_fields(fields, object, path, dropped);
             for (name, value) in fields {
+                if object.embedded_resource && OF_EVERY_RESOURCE.contains(&name.as_str()) {
+                    continue;
+                }
                 let Some(below) = schema.field(name) else {
                     continue;
                 };
@@ -52,9 +55,24 @@ fn prune_level(value: &mut Value, schema: SchemaRef<'_>, path: &mut String, drop
                 path.truncate(length);
             }
         }
-        // An object where none belongs has no field that the schema knows.
-        (Shape::Any | Shape::Free | Shape::Object(_), _) => {}
-        (_, Value::Object(fields)) => prune_fields(fields, &Object::default(), path, dropped),
+        (Shape::Any | Shape::Free, _) => {}
+        (Shape::Object(object), _) if object.preserve_unknown => {}
+        (_, value) => prune_foreign(value, path, dropped, depth),
+    }
+}
+
+/// An object where none belongs has no field that the schema knows, and neither have those in a list there.
+fn prune_foreign(value: &mut Value, path: &mut String, dropped: &mut Vec<String>, depth: usize) {
+    match value {
+        Value::Object(fields) => prune_fields(fields, &Object::default(), path, dropped),
+        Value::Array(items) if depth > 0 => {
+            for (index, item) in items.iter_mut().enumerate() {
+                let length = path.len();
+                path.push_str(&format!("[{index}]"));
+                prune_foreign(item, path, dropped, depth - 1);
+                path.truncate(length);
+            }
+        }
         _ => {}
     }
 }

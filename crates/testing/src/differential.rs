@@ -6,6 +6,7 @@
 //! file that is replayed ever after.
 
 mod compare;
+mod explained;
 mod generate;
 mod normal;
 mod run;
@@ -13,7 +14,7 @@ mod sequence;
 mod shrink;
 mod side;
 
-pub use compare::Difference;
+pub use compare::{Comparison, Difference};
 pub use generate::sequence;
 pub use run::{Found, Judge, Report, Search};
 pub use sequence::{Sequence, Step};

@@ -81,8 +81,69 @@ fn spec_errors(spec: &Value) -> Vec<FieldError> {
         let detail =
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.push(FieldError::invalid("spec.preserveUnknownFields", true, detail));
+        let versions = spec["versions"].as_array().into_iter().flatten();
+        let mut schemas = versions.map(|version| &version["schema"]);
+        if schemas.any(|schema| super::definition::mentions(schema, "default")) {
+            let detail = "must be false in order to use defaults in the schema";
+            errors.push(FieldError::invalid("spec.preserveUnknownFields", true, detail));
+        }
     }
     errors
+}
+
+/// Where Kubernetes keeps the schemas of all versions: those that are the same in one place, which errors name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Together,
+    Apart,
+}
+
+/// What the root of a schema may say where the status is apart: no more than also holds without it.
+fn root_errors(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
+    const ALLOWED: &[(&str, &str)] = &[
+        ("description", "Description"),
+        ("type", "Type"),
+        ("format", "Format"),
+        ("title", "Title"),
+        ("maximum", "Maximum"),
+        ("exclusiveMaximum", "ExclusiveMaximum"),
+        ("minimum", "Minimum"),
+        ("exclusiveMinimum", "ExclusiveMinimum"),
+        ("maxLength", "MaxLength"),
+        ("minLength", "MinLength"),
+        ("pattern", "Pattern"),
+        ("maxItems", "MaxItems"),
+        ("minItems", "MinItems"),
+        ("uniqueItems", "UniqueItems"),
+        ("multipleOf", "MultipleOf"),
+        ("required", "Required"),
+        ("items", "Items"),
+        ("properties", "Properties"),
+        ("externalDocs", "ExternalDocs"),
+        ("example", "Example"),
+        ("x-kubernetes-preserve-unknown-fields", "XPreserveUnknownFields"),
+        ("x-kubernetes-validations", "XValidations"),
+    ];
+    let kind = schema["type"].as_str().unwrap_or_default();
+    if !kind.is_empty() && kind != "object" {
+        let detail =
+            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        errors.push(FieldError::invalid(format!("{at}.openAPIV3Schema.type"), kind, detail));
+        return;
+    }
+    let known = |name: &str| ALLOWED.iter().any(|(allowed, _)| *allowed == name);
+    if schema.as_object().into_iter().flatten().any(|(name, _)| !known(name)) {
+        let names: Vec<&str> = ALLOWED.iter().map(|(_, name)| *name).collect();
+        let detail = format!(
+            "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
+            names.join(" ")
+        );
+        errors.push(FieldError::invalid(
+            format!("{at}.openAPIV3Schema"),
+            schema.clone(),
+            detail,
+        ));
+    }
 }
 
 fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
@@ -102,22 +163,27 @@ fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(format!("{at}.name"), name, complaints.join(",")));
         }
     }
-    // Kubernetes keeps schemas that are the same in all versions in one place, and names that place.
-    let alike = schemas.iter().all(|schema| Some(schema) == schemas.first());
+    let kept = match schemas.iter().all(|schema| Some(schema) == schemas.first()) {
+        true => Kept::Together,
+        false => Kept::Apart,
+    };
+    let status = versions
+        .iter()
+        .any(|version| version["subresources"]["status"].is_object());
     for (index, schema) in schemas.iter().enumerate().filter(|(_, schema)| !schema.is_null()) {
-        match alike {
-            true if index > 0 => {}
-            true => schema_errors(schema, "spec.validation.openAPIV3Schema", errors),
-            false => schema_errors(
-                schema,
-                &format!("spec.versions[{index}].schema.openAPIV3Schema"),
-                errors,
-            ),
+        let at = match kept {
+            Kept::Together if index > 0 => continue,
+            Kept::Together => "spec.validation".to_string(),
+            Kept::Apart => format!("spec.versions[{index}].schema"),
+        };
+        if status {
+            root_errors(schema, &at, errors);
         }
+        schema_errors(schema, &format!("{at}.openAPIV3Schema"), errors);
     }
     subresource_errors(versions, errors);
     column_errors(versions, errors);
-    selectable_errors(versions, errors);
+    selectable_errors(versions, kept, errors);
     let names: Vec<&Value> = versions.iter().map(|version| &version["name"]).collect();
     if names
         .iter()
@@ -134,12 +200,22 @@ fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Selectable fields are scalars that the schema names.
-fn selectable_errors(versions: &[Value], errors: &mut Vec<FieldError>) {
+fn selectable_errors(versions: &[Value], kept: Kept, errors: &mut Vec<FieldError>) {
     for (at, version) in per_version(versions, "selectableFields") {
         let fields = version["selectableFields"]
             .as_array()
             .map(Vec::as_slice)
             .unwrap_or_default();
+        let beside = match at.as_str() {
+            "spec" => Kept::Together,
+            _ => Kept::Apart,
+        };
+        let schema = &version["schema"]["openAPIV3Schema"];
+        if !fields.is_empty() && (beside != kept || schema.is_null()) {
+            let detail = "may only be set when validations.schema is included";
+            errors.push(FieldError::invalid(format!("{at}.selectableFields"), "", detail));
+            continue;
+        }
         for (place, field) in fields.iter().enumerate() {
             let path = field["jsonPath"].as_str().unwrap_or_default();
             let place_at = format!("{at}.selectableFields[{place}].jsonPath");
@@ -175,11 +251,15 @@ fn selectable(path: &str, schema: &Value) -> Result<(), &'static str> {
 }
 
 fn schema_errors(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
-    let mut found = structural::errors(schema, at);
-    if found.is_empty() {
+    let convertible = structural::is_convertible(schema);
+    let mut found = match convertible {
+        true => structural::errors(schema, at),
+        false => Vec::new(),
+    };
+    if convertible && found.is_empty() {
         found = fallback::errors(schema, at);
     }
-    let sound = found.is_empty();
+    let sound = convertible && found.is_empty();
     errors.extend(found);
     let mut broken = form::errors(schema, at);
     let mut schemas = Schemas::default();

@@ -254,7 +254,7 @@ fn strings_at(list: &Value, field: &str) -> Vec<String> {
 }
 
 /// Whether a schema has this keyword anywhere.
-fn mentions(schema: &Value, keyword: &str) -> bool {
+pub(super) fn mentions(schema: &Value, keyword: &str) -> bool {
     match schema {
         Value::Object(fields) => fields
             .iter()

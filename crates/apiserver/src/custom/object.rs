@@ -1,8 +1,9 @@
 //! What is done with each custom object: pruned, filled in, checked.
 
+use super::embedded;
 use crate::catalogue::{Origin, Resource, built_in};
 use crate::store::Record;
-use crate::verbs::Call;
+use crate::verbs::{Call, metadata};
 use serde_json::Value;
 use stead_machinery::field::{FieldError, FieldErrorKind};
 use stead_machinery::validate::{unique_items, validate};
@@ -24,13 +25,24 @@ pub fn prune(resource: &Resource, object: &mut Value) -> Vec<String> {
         .collect()
 }
 
+/// Brings the metadata of embedded resources into form, and tells what it dropped in the words of strict decoding; an
+/// error is a value of the wrong type.
+pub fn coerce_embedded(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
+    if resource.origin_is_built_in() {
+        return Ok(Vec::new());
+    }
+    let dropped = embedded::coerce(object, resource.schema(), "").map_err(|error| error.to_string())?;
+    let words = dropped.into_iter().map(|path| format!("unknown field {path:?}"));
+    Ok(words.collect())
+}
+
 /// A value of the wrong type in the metadata, which is the same for every kind and read before the rest.
 pub fn mistyped_metadata(resource: &Resource, object: &Value) -> Option<String> {
     if resource.origin_is_built_in() {
         return None;
     }
     let schema = built_in::schemas().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
-    walk::mistyped(object.get("metadata")?, schema).map(|found| found.to_string())
+    embedded::mistyped(object.get("metadata")?, schema)
 }
 
 /// Whether stored bytes are what a reader gets: nothing would be filled in or converted.
@@ -64,11 +76,16 @@ fn errors(call: &Call, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     };
     let schema = call.resource.schema();
     let mut errors = validate(new, old, schema);
+    errors.extend(embedded::errors(new, schema, ""));
     errors.extend(repeated(new, old, schema));
     let Some(rules) = &kind.rules else {
         return errors;
     };
-    if errors.iter().any(|error| blocks_rules(error.kind)) {
+    let nameless = old.is_none()
+        && metadata::errors(&call.resource, new)
+            .iter()
+            .any(|error| blocks_rules(error.kind));
+    if nameless || errors.iter().any(|error| blocks_rules(error.kind)) {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
         errors.push(FieldError::invalid("<nil>", Value::Null, detail));
         return errors;
@@ -99,8 +116,14 @@ fn blocks_rules(kind: FieldErrorKind) -> bool {
 
 /// Lists that were ambiguous before may stay so.
 fn repeated(new: &Value, old: Option<&Value>, schema: SchemaRef<'_>) -> Vec<FieldError> {
+    // The metadata is not the definition's to judge.
+    let repeated = |object: &Value| {
+        let mut errors = unique_items(object, schema);
+        errors.retain(|error| !error.field.starts_with("metadata."));
+        errors
+    };
     match old {
-        Some(old) if !unique_items(old, schema).is_empty() => Vec::new(),
-        _ => unique_items(new, schema),
+        Some(old) if !repeated(old).is_empty() => Vec::new(),
+        _ => repeated(new),
     }
 }

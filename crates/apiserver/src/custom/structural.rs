@@ -32,6 +32,36 @@ pub fn errors(schema: &Value, at: &str) -> Vec<FieldError> {
     check.errors
 }
 
+/// Whether a schema has what no structural schema can be made of; what is wrong with it is told elsewhere.
+pub fn is_convertible(schema: &Value) -> bool {
+    const NEVER: [&str; 7] = [
+        "id",
+        "$schema",
+        "$ref",
+        "patternProperties",
+        "dependencies",
+        "additionalItems",
+        "definitions",
+    ];
+    let Value::Object(all) = schema else { return true };
+    let said = |name: &&str| all.get(*name).is_some_and(|value| !value.is_null() && *value != "");
+    let closed = all.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false));
+    let list_of_items = all.get("items").is_some_and(Value::is_array);
+    if NEVER.iter().any(|name| said(name)) || closed || list_of_items {
+        return false;
+    }
+    let single = ["items", "additionalProperties", "not"]
+        .iter()
+        .filter_map(|name| all.get(*name));
+    let listed = ["allOf", "anyOf", "oneOf"]
+        .iter()
+        .filter_map(|name| all.get(*name)?.as_array());
+    single
+        .chain(fields(schema, "properties").map(|(_, property)| property))
+        .chain(listed.flatten())
+        .all(is_convertible)
+}
+
 struct Check {
     errors: Vec<FieldError>,
     depth: usize,
@@ -62,6 +92,12 @@ impl Check {
             }
         }
         self.additional(schema, level, at);
+        let nameless = fields(schema, "properties").next().is_none();
+        if flag("x-kubernetes-embedded-resource") && !flag("x-kubernetes-preserve-unknown-fields") && nameless {
+            let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+            self.errors
+                .push(FieldError::required(format!("{at}.properties"), detail));
+        }
         if flag("x-kubernetes-int-or-string") && flag("x-kubernetes-preserve-unknown-fields") {
             let path = format!("{at}.x-kubernetes-preserve-unknown-fields");
             let detail = "must be false if x-kubernetes-int-or-string is true";

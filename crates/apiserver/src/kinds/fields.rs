@@ -67,10 +67,11 @@ pub fn check(resource: &Resource, field: &str) -> Result<()> {
     if field == "metadata.name" || (field == "metadata.namespace" && resource.namespaced) {
         return Ok(());
     }
-    if field == "metadata.namespace" && resource.origin_is_built_in() {
+    let known = names(resource);
+    // Kinds that name their fields name this one only where they have it.
+    if field == "metadata.namespace" && resource.origin_is_built_in() && known.is_empty() {
         return Ok(());
     }
-    let known = names(resource);
     if known.contains(&field) || selectable(resource).iter().any(|known| known == field) {
         return Ok(());
     }
@@ -78,6 +79,7 @@ pub fn check(resource: &Resource, field: &str) -> Result<()> {
         (true, Origin::BuiltIn) => {
             format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
         }
+        _ if super::id(resource) == ("batch", "jobs") => format!("field label {field:?} not supported for Job"),
         _ => format!("field label not supported: {field}"),
     }))
 }

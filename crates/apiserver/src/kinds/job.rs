@@ -2,6 +2,7 @@
 
 use crate::verbs::object;
 use serde_json::{Value, json};
+use stead_machinery::names::label_value;
 
 /// What a client hears that deletes a job without saying what becomes of its pods.
 pub const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
@@ -18,7 +19,13 @@ pub fn prepare_create(job: &mut Value) {
         ("controller-uid", uid.as_str()),
         ("job-name", name.as_str()),
     ];
-    set_labels(job, &labels);
+    // A job that has no labels gets those of its pods, once nothing is wrong with them.
+    let unlabelled = job["metadata"]["labels"]
+        .as_object()
+        .is_none_or(serde_json::Map::is_empty);
+    if unlabelled && label_value(&name).is_empty() {
+        set_labels(job, &labels);
+    }
     let template = &mut job["spec"]["template"];
     if !template.is_object() {
         *template = json!({});

@@ -114,6 +114,11 @@ async fn change(
     respond::object(200, &shown(call, &outcome.object(call).await?, paths), call.accepted)
 }
 
+/// How many replicas an object wants.
+pub fn replicas(resource: &Resource, object: &Value) -> i64 {
+    at(object, &paths(resource).spec).as_i64().unwrap_or(0)
+}
+
 /// The scale of an object.
 fn shown(call: &Call, object: &Value, paths: &Paths) -> Value {
     let mut metadata = Map::new();

@@ -1,8 +1,10 @@
 //! What an update may not change.
 
 use super::check::{Errors, Field};
+use super::storage::volume_source;
 use crate::catalogue::Resource;
 use serde_json::Value;
+use stead_machinery::quantity::Quantity;
 
 const IMMUTABLE: &str = "field is immutable";
 
@@ -14,7 +16,17 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
         ("batch", "jobs") => job(&spec, &old_spec, errors),
         ("", "pods") => pod(&spec, &old_spec, errors),
         ("", "persistentvolumeclaims") => {
-            claim(&spec, &old_spec, errors);
+            claim(&new, &old, errors);
+            volume_mode(&spec, &old_spec, errors);
+        }
+        ("", "persistentvolumes") => {
+            if volume_source(&spec) != volume_source(&old_spec) {
+                let field = Field {
+                    value: spec.value,
+                    path: "spec.persistentvolumesource".to_string(),
+                };
+                errors.forbidden(&field, "spec.persistentvolumesource is immutable after creation");
+            }
             volume_mode(&spec, &old_spec, errors);
         }
         ("", "services") => service(&spec, &old_spec, errors),
@@ -126,20 +138,43 @@ fn job(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+/// How much a claim asks for.
+fn requested<'a>(spec: &Field<'a>) -> Field<'a> {
+    spec.at("resources").at("requests").at("storage")
+}
+
 fn claim(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
-    let mut free = vec!["resources", "volumeAttributesClassName"];
-    if old.at("volumeName").is_empty() {
+    let (spec, old_spec) = (new.at("spec"), old.at("spec"));
+    let mut free = Vec::new();
+    if old_spec.at("volumeName").is_empty() {
         // Binding sets the name of the volume, and a class may be given late.
         free.push("volumeName");
     }
-    if old.at("storageClassName").is_empty() {
+    if !old_spec.at("storageClassName").is_set() && spec.at("storageClassName").is_set() {
         free.push("storageClassName");
     }
-    if without(new, &free) != without(old, &free) {
+    let bound = new.at("status").at("phase").text() == "Bound";
+    if bound {
+        free.push("volumeAttributesClassName");
+    }
+    let (mut ours, theirs) = (without(&spec, &free), without(&old_spec, &free));
+    if bound && let Some(requests) = ours.pointer_mut("/resources/requests") {
+        requests["storage"] = requested(&old_spec).value.clone();
+    }
+    if ours != theirs {
         errors.forbidden(
-            new,
+            &spec,
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         );
+    }
+    let amount = |field: Field<'_>| field.text().parse::<Quantity>().ok();
+    let (wanted, before) = (amount(requested(&spec)), amount(requested(&old_spec)));
+    let there = amount(old.at("status").at("capacity").at("storage"));
+    if let (Some(wanted), Some(before), Some(there)) = (wanted, before, there)
+        && wanted < before
+        && wanted <= there
+    {
+        errors.forbidden(&requested(&spec), "field can not be less than status.capacity");
     }
 }
 
@@ -209,8 +244,8 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
             if !old.at("schedulingGates").is_empty() {
                 map.retain(|name, _| !["schedulingGates", "nodeSelector", "affinity"].contains(&name.as_str()));
             }
-            // The scheduler and the server set these through paths of their own.
-            map.retain(|name, _| !["nodeName", "ephemeralContainers"].contains(&name.as_str()));
+            // They come through a path of their own.
+            map.remove("ephemeralContainers");
         }
     }
     if ours != theirs {

@@ -248,6 +248,10 @@ pub fn resources(resources: &Field<'_>, errors: &mut Errors) {
                 Some(quantity) if quantity.is_negative() => {
                     errors.invalid(&field, "must be greater than or equal to 0");
                 }
+                // Things of other makes are counted, not measured.
+                Some(quantity) if name.contains('/') && quantity.to_string().ends_with('m') => {
+                    errors.invalid(&field, "must be an integer");
+                }
                 Some(_) => {}
                 None => errors.invalid(&field, "must be a quantity"),
             }

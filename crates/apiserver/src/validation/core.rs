@@ -288,6 +288,25 @@ pub fn lease(lease: &Field<'_>, errors: &mut Errors) {
         errors.invalid(&duration, "must be greater than 0");
     }
     errors.not_negative(&spec.at("leaseTransitions"));
+    let (strategy, preferred) = (spec.at("strategy"), spec.at("preferredHolder"));
+    if !preferred.is_empty() && strategy.is_empty() {
+        errors.forbidden(&preferred, "may only be specified if `strategy` is defined");
+    }
+}
+
+/// Events that say when they happened in the old way belong to the namespace of what they are about.
+pub fn event(event: &Field<'_>, errors: &mut Errors) {
+    let about = event.at("involvedObject").at("namespace");
+    let namespace = event.at("metadata").at("namespace");
+    let agree = match (event.at("eventTime").is_set(), about.text()) {
+        (false, "") => matches!(namespace.text(), "" | "default"),
+        (false, about) => about == namespace.text(),
+        (true, "") => matches!(namespace.text(), "default" | "kube-system"),
+        (true, _) => true,
+    };
+    if !agree {
+        errors.invalid_value(&about, about.text(), "does not match event.namespace");
+    }
 }
 
 pub fn runtime_class(class: &Field<'_>, errors: &mut Errors) {

@@ -25,6 +25,12 @@ pub fn job(job: &Field<'_>, errors: &mut Errors) {
     matches_template(&spec, errors);
 }
 
+pub fn status(job: &Field<'_>, errors: &mut Errors) {
+    for name in ["active", "succeeded", "failed", "ready", "terminating"] {
+        errors.not_negative(&job.at("status").at(name));
+    }
+}
+
 fn job_spec(spec: &Field<'_>, errors: &mut Errors) {
     for name in [
         "parallelism",

@@ -59,9 +59,10 @@ pub fn service(service: &Field<'_>, errors: &mut Errors) {
         &["PreferClose", "PreferSameZone", "PreferSameNode"],
     );
     let affinity = spec.at("sessionAffinityConfig").at("clientIP").at("timeoutSeconds");
-    if affinity
-        .number()
-        .is_some_and(|seconds| !(1..=86_400).contains(&seconds))
+    if spec.at("sessionAffinity").text() == "ClientIP"
+        && affinity
+            .number()
+            .is_some_and(|seconds| !(1..=86_400).contains(&seconds))
     {
         errors.invalid(&affinity, "must be greater than 0 and less than 86400");
     }
@@ -165,9 +166,30 @@ pub fn endpoint_slice(slice: &Field<'_>, errors: &mut Errors) {
         if addresses.is_empty() {
             errors.required(&addresses, "must contain at least 1 address");
         }
-        for address in addresses.items().filter(|_| kind.text().starts_with("IP")) {
-            errors.ip(&address);
+        for address in addresses.items() {
+            match kind.text() {
+                "FQDN" => domain(&address, errors),
+                kind if kind.starts_with("IP") => errors.ip(&address),
+                _ => {}
+            }
         }
+    }
+}
+
+/// A name with at least one dot.
+fn domain(address: &Field<'_>, errors: &mut Errors) {
+    let name = address.text();
+    let whole = name.strip_suffix('.').unwrap_or(name);
+    let complaints = names::dns1123_subdomain(whole);
+    if name.is_empty() {
+        errors.required(address, "");
+    } else if !complaints.is_empty() {
+        errors.invalid(address, complaints.join(","));
+    } else if !whole.contains('.') {
+        errors.invalid(
+            address,
+            "should be a domain with at least two segments separated by dots",
+        );
     }
 }
 

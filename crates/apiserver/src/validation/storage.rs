@@ -19,6 +19,15 @@ const NOT_A_SOURCE: [&str; 9] = [
     "volumeMode",
 ];
 
+/// What a volume is made of, as a value of its own.
+pub fn volume_source(spec: &Field<'_>) -> serde_json::Value {
+    let sources = spec.entries().filter(|(name, _)| !NOT_A_SOURCE.contains(name));
+    sources
+        .map(|(name, field)| (name.to_string(), field.value.clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
 pub fn volume(volume: &Field<'_>, errors: &mut Errors) {
     let spec = volume.at("spec");
     errors.present(&spec.at("accessModes"));
@@ -34,6 +43,9 @@ pub fn volume(volume: &Field<'_>, errors: &mut Errors) {
         &spec.at("persistentVolumeReclaimPolicy"),
         &["Delete", "Recycle", "Retain"],
     );
+    if spec.at("hostPath").is_set() {
+        super::volumes::host_path(&spec.at("hostPath"), errors);
+    }
     let sources = spec.entries().filter(|(name, _)| !NOT_A_SOURCE.contains(name)).count();
     if sources == 0 {
         errors.required(&spec, "must specify a volume type");
@@ -108,4 +120,13 @@ pub fn class(class: &Field<'_>, errors: &mut Errors) {
     }
     errors.one_of_if_set(&class.at("reclaimPolicy"), &["Delete", "Retain"]);
     errors.one_of(&class.at("volumeBindingMode"), &["Immediate", "WaitForFirstConsumer"]);
+    for term in class.at("allowedTopologies").items() {
+        for expression in term.at("matchLabelExpressions").items() {
+            let (key, values) = (expression.at("key"), expression.at("values"));
+            if values.is_empty() {
+                errors.required(&values, "");
+            }
+            errors.complaints(&key, names::qualified_name(key.text()));
+        }
+    }
 }

@@ -27,6 +27,15 @@ pub fn check(volumes: &Field<'_>, errors: &mut Errors) -> BTreeSet<String> {
     known
 }
 
+/// A path on the node that is there and does not climb.
+pub fn host_path(source: &Field<'_>, errors: &mut Errors) {
+    let path = source.at("path");
+    errors.present(&path);
+    if path.text().split('/').any(|part| part == "..") {
+        errors.invalid(&path, "must not contain '..'");
+    }
+}
+
 fn source(volume: &Field<'_>, errors: &mut Errors) {
     let mut found = 0;
     for (kind, _) in volume
@@ -40,13 +49,7 @@ fn source(volume: &Field<'_>, errors: &mut Errors) {
             continue;
         }
         match kind {
-            "hostPath" => {
-                errors.present(&source.at("path"));
-                let path = source.at("path");
-                if path.text().split('/').any(|part| part == "..") {
-                    errors.invalid(&path, "must not contain '..'");
-                }
-            }
+            "hostPath" => host_path(&source, errors),
             "secret" => {
                 errors.present(&source.at("secretName"));
                 mode(&source, errors);

@@ -5,6 +5,8 @@ use serde_json::Value;
 use stead_machinery::names;
 use stead_machinery::quantity::Quantity;
 
+const NULL_SELECTOR: &str = "a null labelSelector results in matching no pod";
+
 /// What a client hears about an object that it creates or changes.
 pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut found = Vec::new();
@@ -121,6 +123,18 @@ fn pod_spec(spec: &Value, at: &str, found: &mut Vec<String>) {
             "{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
         ));
     }
+    for (index, spread) in spec["topologySpreadConstraints"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        if spread["labelSelector"].is_null() {
+            found.push(format!(
+                "{at}.topologySpreadConstraints[{index}].labelSelector: {NULL_SELECTOR}"
+            ));
+        }
+    }
     for list in ["containers", "initContainers"] {
         for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
             let at = format!("{at}.{list}[{index}]");
@@ -128,6 +142,29 @@ fn pod_spec(spec: &Value, at: &str, found: &mut Vec<String>) {
             repeated_variables(container, &at, found);
             for part in ["limits", "requests"] {
                 fractions(&container["resources"][part], &format!("{at}.resources.{part}"), found);
+            }
+        }
+    }
+    affinity(&spec["affinity"], &format!("{at}.affinity"), found);
+}
+
+/// Terms about other pods that can match none.
+fn affinity(affinity: &Value, at: &str, found: &mut Vec<String>) {
+    for side in ["podAffinity", "podAntiAffinity"] {
+        for (list, term) in [
+            ("requiredDuringSchedulingIgnoredDuringExecution", ""),
+            ("preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"),
+        ] {
+            for (index, item) in affinity[side][list].as_array().into_iter().flatten().enumerate() {
+                let (inner, dot) = match term {
+                    "" => (item, ""),
+                    term => (&item[term], "."),
+                };
+                if inner["labelSelector"].is_null() {
+                    found.push(format!(
+                        "{at}.{side}.{list}[{index}]{dot}{term}.labelSelector: {NULL_SELECTOR}"
+                    ));
+                }
             }
         }
     }

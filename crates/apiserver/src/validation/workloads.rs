@@ -97,8 +97,6 @@ pub fn stateful_set(set: &Field<'_>, errors: &mut Errors) {
         path: format!("{}.ordinals.start", spec.path),
         ..start
     });
-    let service = spec.at("serviceName");
-    errors.named_if_set(&service, stead_machinery::names::dns1123_label);
     let with_claims = with_claims(&spec);
     let whole = Field {
         value: &with_claims,
@@ -106,6 +104,11 @@ pub fn stateful_set(set: &Field<'_>, errors: &mut Errors) {
     };
     selected_template(&whole, "statefulset", errors);
     always_restarts(&spec, errors);
+}
+
+/// The service of a StatefulSet cannot change, so its name is only looked at once.
+pub fn new_stateful_set(set: &Field<'_>, errors: &mut Errors) {
+    errors.named_if_set(&set.at("spec").at("serviceName"), stead_machinery::names::dns1123_label);
 }
 
 /// The spec of a StatefulSet with the volumes that its pods get from their claims, which containers may mount.
@@ -203,7 +206,11 @@ pub fn pod_template(object: &Field<'_>, errors: &mut Errors) {
 }
 
 pub fn template(template: &Field<'_>, errors: &mut Errors) {
-    errors.labels(&template.at("metadata").at("labels"));
+    // Kubernetes leaves the metadata out of the path.
+    errors.labels(&Field {
+        value: template.at("metadata").at("labels").value,
+        path: format!("{}.labels", template.path),
+    });
     pods::spec(&template.at("spec"), errors);
 }
 

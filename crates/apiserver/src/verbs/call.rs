@@ -243,6 +243,9 @@ impl Call {
             }
             strict.extend(crate::custom::prune(&self.resource, &mut value));
             stead_machinery::walk::drop_nulls(&mut value, self.resource.schema());
+            let dropped = crate::custom::coerce_embedded(&self.resource, &mut value)
+                .map_err(|why| self.decode_failed(&bytes, version, kind, decode::DecodeError::Type(why)))?;
+            strict.extend(dropped);
         }
         self.heed(validation, version, kind, strict)?;
         Ok(value)
@@ -294,11 +297,17 @@ impl Call {
         // Only an error shows the document, so it is only written then.
         let kept = value.clone();
         let shown = |kept: &Value| kept.to_string();
+        if let Some(why) = crate::custom::mistyped_metadata(&self.resource, &value) {
+            return Err(refuse(shown(&kept), why));
+        }
         let mut decoded =
             decode::decode_value(value, schema).map_err(|error| refuse(shown(&kept), error.to_string()))?;
         decoded
             .strict
             .extend(crate::custom::prune(&self.resource, &mut decoded.value));
+        let dropped = crate::custom::coerce_embedded(&self.resource, &mut decoded.value)
+            .map_err(|why| refuse(shown(&kept), why))?;
+        decoded.strict.extend(dropped);
         if validation == FieldValidation::Strict && !decoded.strict.is_empty() {
             let why = format!("strict decoding error: {}", decoded.strict.join(", "));
             return Err(refuse(shown(&kept), why));

@@ -166,6 +166,8 @@ fn check_preconditions(call: &Call, old: &Value, options: &DeleteOptions) -> Res
         object::meta(old, "uid"),
         object::meta(old, "resourceVersion"),
     );
+    // A namespace is deleted by its own storage, which compares in other words.
+    let own = call.resource.group.is_empty() && call.resource.plural == "namespaces";
     // Kubernetes names the kind here, not the resource.
     let subject = crate::error::GroupResource {
         group: call.resource.group.clone(),
@@ -173,6 +175,10 @@ fn check_preconditions(call: &Call, old: &Value, options: &DeleteOptions) -> Res
     };
     match &options.uid {
         Some(wanted) if wanted != uid => {
+            if own {
+                let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+                return Err(ApiError::conflict(&call.group_resource(), name, why));
+            }
             let why = format!(
                 "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
             );
@@ -182,6 +188,12 @@ fn check_preconditions(call: &Call, old: &Value, options: &DeleteOptions) -> Res
     }
     match &options.resource_version {
         Some(wanted) if wanted != version => {
+            if own {
+                let why = format!(
+                    "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
+                );
+                return Err(ApiError::conflict(&call.group_resource(), name, why));
+            }
             let why = format!(
                 "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
             );

@@ -23,6 +23,17 @@ pub fn track(call: &Call, new: &mut Value, old: Option<&Value>, options: &WriteO
     });
     if call.path.subresource == "scale" {
         forget_times(new);
+        forget_zero(call, new, options);
+    }
+}
+
+/// A scale of zero replicas is written without them, so whoever scales down to zero owns nothing.
+fn forget_zero(call: &Call, object: &mut Value, options: &WriteOptions) {
+    if crate::kinds::scale::replicas(&call.resource, object) != 0 {
+        return;
+    }
+    if let Some(Value::Array(entries)) = object["metadata"].get_mut("managedFields") {
+        entries.retain(|entry| entry["subresource"] != "scale" || entry["manager"] != options.field_manager.as_str());
     }
 }
 

@@ -52,11 +52,45 @@ pub fn errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
     } else if !namespace.is_empty() {
         errors.push(FieldError::forbidden("metadata.namespace", "not allowed on this type"));
     }
-    labels(&object["metadata"]["labels"], "metadata.labels", &mut errors);
-    annotations(&object["metadata"]["annotations"], &mut errors);
-    owners(&object["metadata"]["ownerReferences"], &mut errors);
-    finalizers(resource, object, &mut errors);
+    shared(object, &mut errors);
+    // Most built-in kinds know only standard names; others may name their finalizers as they like.
+    if resource.origin_is_built_in() && resource.group != "coordination.k8s.io" {
+        standard_finalizers(object, &mut errors);
+    }
     errors
+}
+
+/// What is wrong with the metadata of a resource inside another one, of whose kind nothing is known.
+pub fn nested_errors(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (name, generate_name, namespace) = (
+        object::name(object),
+        meta(object, "generateName"),
+        object::namespace(object),
+    );
+    // A prefix may be what a whole name may not.
+    let prefix = path_segment(generate_name).into_iter();
+    for complaint in prefix.filter(|_| !matches!(generate_name, "" | "." | "..")) {
+        errors.push(FieldError::invalid("metadata.generateName", generate_name, complaint));
+    }
+    for complaint in path_segment(name).into_iter().filter(|_| !name.is_empty()) {
+        errors.push(FieldError::invalid("metadata.name", name, complaint));
+    }
+    if !namespace.is_empty() {
+        for complaint in stead_machinery::names::dns1123_label(namespace) {
+            errors.push(FieldError::invalid("metadata.namespace", namespace, complaint));
+        }
+    }
+    shared(object, &mut errors);
+    errors
+}
+
+/// The rules that do not depend on the kind.
+fn shared(object: &Value, errors: &mut Vec<FieldError>) {
+    labels(&object["metadata"]["labels"], "metadata.labels", errors);
+    annotations(&object["metadata"]["annotations"], errors);
+    owners(&object["metadata"]["ownerReferences"], errors);
+    finalizers(object, errors);
 }
 
 /// What is wrong with labels at some path.
@@ -133,27 +167,15 @@ fn owners(owners: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn finalizers(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
+fn finalizers(object: &Value, errors: &mut Vec<FieldError>) {
     let finalizers = object::finalizers(object);
-    for (index, finalizer) in finalizers.iter().enumerate() {
-        let complaints = qualified_name(finalizer);
-        if !complaints.is_empty() {
-            for complaint in complaints {
-                errors.push(FieldError::invalid(
-                    "metadata.finalizers",
-                    finalizer.as_str(),
-                    complaint,
-                ));
-            }
-        } else if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
-            // Only built-in kinds have standard names; others may name their finalizers as they like.
-            if resource.origin_is_built_in() {
-                errors.push(FieldError::invalid(
-                    format!("metadata.finalizers[{index}]"),
-                    finalizer.as_str(),
-                    "name is neither a standard finalizer name nor is it fully qualified",
-                ));
-            }
+    for finalizer in &finalizers {
+        for complaint in qualified_name(finalizer) {
+            errors.push(FieldError::invalid(
+                "metadata.finalizers",
+                finalizer.as_str(),
+                complaint,
+            ));
         }
     }
     let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
@@ -163,6 +185,19 @@ fn finalizers(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>)
             serde_json::json!(finalizers),
             "finalizer orphan and foregroundDeletion cannot be both set",
         ));
+    }
+}
+
+fn standard_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
+    for (index, finalizer) in object::finalizers(object).iter().enumerate() {
+        let known = finalizer.contains('/') || STANDARD_FINALIZERS.contains(&finalizer.as_str());
+        if !known && qualified_name(finalizer).is_empty() {
+            errors.push(FieldError::invalid(
+                format!("metadata.finalizers[{index}]"),
+                finalizer.as_str(),
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
+        }
     }
 }
 

@@ -15,6 +15,9 @@ use stead_machinery::field::FieldError;
 use stead_machinery::patch::{self, PatchError};
 use stead_machinery::schema::SchemaRef;
 
+/// What custom resources can be patched with.
+const CUSTOM_PATCHES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
 /// The kinds of patches, by their content types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PatchKind {
@@ -171,11 +174,10 @@ fn patch_kind(call: &Call) -> Result<PatchKind> {
         "application/merge-patch+json" => Ok(PatchKind::Merge),
         "application/strategic-merge-patch+json" => match call.resource.origin {
             Origin::BuiltIn => Ok(PatchKind::Strategic),
-            Origin::Custom(_) => Err(unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-            )),
+            Origin::Custom(_) => Err(unsupported_media_type(CUSTOM_PATCHES)),
         },
         "application/apply-patch+yaml" => Ok(PatchKind::Apply(BodyEncoding::Yaml)),
+        _ if matches!(call.resource.origin, Origin::Custom(_)) => Err(unsupported_media_type(CUSTOM_PATCHES)),
         _ => Err(
             ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
                 .with_details(serde_json::json!({})),

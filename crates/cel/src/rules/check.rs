@@ -62,6 +62,8 @@ pub(super) struct Checks<'a> {
     errors: Vec<FieldError>,
     /// What else is wrong with the schema: rules at or above such a place are not compiled.
     broken: &'a [FieldError],
+    /// Why rules of the node at hand do not compile, for whoever evaluates them all the same.
+    failures: Vec<String>,
     total: u64,
     expensive: Vec<(String, u64)>,
 }
@@ -80,6 +82,7 @@ impl<'a> Checks<'a> {
         let constraints = schema.node().constraints.as_deref().unwrap_or(&none);
         let mut node = Node {
             rules: Vec::new(),
+            failures: Vec::new(),
             decl: decl.clone(),
             type_name: schema.shape().type_name().unwrap_or_default(),
             topology: Topology::Atomic,
@@ -93,7 +96,9 @@ impl<'a> Checks<'a> {
             Shape::List(list) => {
                 node.topology = list.topology.clone();
                 if decl.element().is_none() {
-                    self.untyped(schema.go(list.items), &at.child("items", None));
+                    let items = schema.go(list.items);
+                    self.untyped(items, &at.child("items", None));
+                    node.items = Node::untyped(items, decl).map(Box::new);
                 }
                 if let Some(items) = decl.element() {
                     let mut inside = at.child("items", constraints.max_items);
@@ -116,8 +121,10 @@ impl<'a> Checks<'a> {
                 let path = format!("{}.x-kubernetes-validations[{place}]", at.path);
                 node.rules.extend(self.rule(schema, decl, rule, &path, &at));
             }
+            node.failures = std::mem::take(&mut self.failures);
         }
         let empty = node.rules.is_empty()
+            && node.failures.is_empty()
             && node.properties.is_empty()
             && node.additional.is_none()
             && node.items.is_none()
@@ -182,6 +189,7 @@ impl<'a> Checks<'a> {
             .collect();
         (!rules.is_empty()).then(|| Node {
             rules,
+            failures: Vec::new(),
             decl: decl.clone(),
             type_name: around.shape().type_name().unwrap_or_default(),
             topology: Topology::Atomic,
@@ -190,6 +198,41 @@ impl<'a> Checks<'a> {
             items: None,
             all_of: Vec::new(),
         })
+    }
+}
+
+impl Node {
+    /// A node with rules on values of which nobody knows what they are: each value is told so.
+    pub(super) fn untyped(schema: SchemaRef<'_>, decl: &Arc<Decl>) -> Option<Node> {
+        let rules = schema
+            .node()
+            .constraints
+            .as_deref()
+            .map(|constraints| &constraints.rules);
+        let why = "rule compiler initialization error: failed to convert to declType for CEL validation rules";
+        let below = |id| Node::untyped(schema.go(id), decl).map(Box::new);
+        let node = Node {
+            rules: Vec::new(),
+            failures: match rules.is_some_and(|rules| !rules.is_empty()) {
+                true => vec![why.to_string()],
+                false => Vec::new(),
+            },
+            decl: decl.clone(),
+            type_name: schema.shape().type_name().unwrap_or_default(),
+            topology: Topology::Atomic,
+            properties: BTreeMap::new(),
+            additional: match schema.shape() {
+                Shape::Object(object) => object.additional.and_then(below),
+                _ => None,
+            },
+            items: match schema.shape() {
+                Shape::List(list) => below(list.items),
+                _ => None,
+            },
+            all_of: Vec::new(),
+        };
+        let empty = node.failures.is_empty() && node.additional.is_none() && node.items.is_none();
+        (!empty).then_some(node)
     }
 }
 
@@ -268,22 +311,13 @@ impl Checks<'_> {
     ) -> Option<CompiledRule> {
         let env = environment(decl, rule);
         let rule_path = format!("{path}.rule");
-        let refused = |why: &str| refused(rule_path.clone(), rule, why);
         let compiled = match program(&rule.rule, &env) {
             Ok(compiled) if matches!(compiled.result_type(), Type::Bool) => compiled,
-            Ok(_) => {
-                self.errors.push(refused("cel expression must evaluate to a bool"));
-                return None;
-            }
-            Err(issues) => {
-                self.errors.push(refused(&format!("compilation failed: {issues}")));
-                return None;
-            }
+            Ok(_) => return self.uncompiled(rule, path, "cel expression must evaluate to a bool"),
+            Err(issues) => return self.uncompiled(rule, path, &format!("compilation failed: {issues}")),
         };
         if let Some(defect) = compiled.defect() {
-            let error = refused(&format!("program instantiation failed: {defect}"));
-            self.errors.push(error);
-            return None;
+            return self.uncompiled(rule, path, &format!("program instantiation failed: {defect}"));
         }
         // A node below unbounded lists can only be in an object as often as it fits into a request.
         let often = at.cardinality.unwrap_or(MAX_REQUEST_BYTES / (decl.min_size + 1));
@@ -298,10 +332,8 @@ impl Checks<'_> {
                 self.errors
                     .push(FieldError::invalid(rule_path.clone(), &*rule.rule, detail));
             }
-        } else if rule.optional_old_self {
-            let why = "may not be set if oldSelf is not used in rule";
-            self.errors
-                .push(FieldError::invalid(format!("{path}.optionalOldSelf"), true, why));
+        } else {
+            self.unused_old_self(rule, path);
         }
         let field_path = match rule.field_path.as_deref() {
             Some(field) if !field.is_empty() => paths::normalized(field, schema).unwrap_or_default(),
@@ -314,6 +346,22 @@ impl Checks<'_> {
             uses_old,
             field_path,
         })
+    }
+
+    /// A rule that does not compile uses nothing, `oldSelf` neither.
+    fn uncompiled(&mut self, rule: &Rule, path: &str, why: &str) -> Option<CompiledRule> {
+        self.errors.push(refused(format!("{path}.rule"), rule, why));
+        self.failures.push(format!("rule compile error: {why}"));
+        self.unused_old_self(rule, path);
+        None
+    }
+
+    fn unused_old_self(&mut self, rule: &Rule, path: &str) {
+        if rule.optional_old_self {
+            let why = "may not be set if oldSelf is not used in rule";
+            self.errors
+                .push(FieldError::invalid(format!("{path}.optionalOldSelf"), true, why));
+        }
     }
 
     fn message(&mut self, rule: &Rule, path: &str, env: &crate::Env, decl: &Arc<Decl>) -> Option<crate::Program> {

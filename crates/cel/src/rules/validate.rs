@@ -21,16 +21,25 @@ pub struct Verdict {
 impl CompiledRules {
     /// Evaluates the rules on a new object and, for an update, the stored one.
     pub fn validate(&self, new: &Json, old: Option<&Json>) -> Verdict {
+        let correlation = old.map_or(Correlation::default(), |old| Correlation {
+            current: Some((new, old)),
+            parent: None,
+        });
+        self.walk(new, old, correlation)
+    }
+
+    /// Evaluates the rules on a value that stays as it is; nothing is forgiven because it was so before.
+    pub fn validate_kept(&self, value: &Json) -> Verdict {
+        self.walk(value, Some(value), Correlation::default())
+    }
+
+    fn walk<'a>(&self, new: &'a Json, old: Option<&'a Json>, correlation: Correlation<'a>) -> Verdict {
         let mut walk = Walk {
             verdict: Verdict::default(),
             remaining: Budget::PER_OBJECT,
             path: Vec::new(),
         };
         if let Some(root) = &self.root {
-            let correlation = old.map_or(Correlation::default(), |old| Correlation {
-                current: Some((new, old)),
-                parent: None,
-            });
             // Running out of budget ends the walk; the verdict already says so.
             let _ = walk.node(root, new, old, correlation);
         }
@@ -176,6 +185,9 @@ impl<'a> Walk<'a> {
         old: Option<&Json>,
         correlation: Correlation<'_>,
     ) -> Result<(), Exhausted> {
+        for failure in &node.failures {
+            self.fail(FieldError::invalid(self.here(""), node.type_name, failure.as_str()));
+        }
         if node.rules.is_empty() {
             return Ok(());
         }

@@ -68,6 +68,7 @@ impl Walk {
 
     fn branch(&self, path: &str, value: &Value, schema: SchemaRef<'_>) -> Walk {
         let mut walk = Walk {
+            subject: self.subject,
             depth: self.depth,
             ..Walk::default()
         };

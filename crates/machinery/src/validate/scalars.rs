@@ -70,21 +70,23 @@ impl Walk {
 
     pub(super) fn number(&mut self, path: &str, number: &Number, schema: SchemaRef<'_>, constraints: &Constraints) {
         let value = number.as_f64().unwrap_or_default();
-        let bounded =
-            constraints.minimum.is_some() || constraints.maximum.is_some() || constraints.multiple_of.is_some();
-        if bounded && matches!(schema.shape(), Shape::Integer) && value.fract() != 0.0 {
-            let detail = format!("Checked value must be of type integer (default format) in {path}");
-            self.refuse("<nil>", FieldErrorKind::Invalid, "", detail);
+        if matches!(schema.shape(), Shape::Integer) {
+            let format = match constraints.format.as_deref() {
+                Some(format @ ("int32" | "int64")) => format!("with format {format}"),
+                _ => "(default format)".to_string(),
+            };
+            let narrow = constraints.format.as_deref() == Some("int32");
+            let fits = match number.as_i64() {
+                Some(whole) => !narrow || i32::try_from(whole).is_ok(),
+                None => value.fract() == 0.0,
+            };
+            if !fits {
+                let detail = format!("Checked value must be of type integer {format} in {path}");
+                self.refuse("<nil>", FieldErrorKind::Invalid, "", detail);
+            }
         }
         // Whole numbers are compared with whole bounds.
         let bound = |bound: f64| if number.is_f64() { bound } else { bound.trunc() };
-        if let (Shape::Integer, Some("int32"), Some(whole)) =
-            (schema.shape(), constraints.format.as_deref(), number.as_i64())
-            && i32::try_from(whole).is_err()
-        {
-            let detail = format!("Checked value must be of type integer with format int32 in {path}");
-            self.refuse("<nil>", FieldErrorKind::Invalid, "", detail);
-        }
         // A bound for whole numbers is shown as one.
         let shown = |bound: f64| {
             if number.is_f64() {

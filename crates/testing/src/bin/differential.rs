@@ -6,6 +6,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stead_test::differential::{Found, Judge, Search, Sequence};
 
+/// How much of a request is shown.
+const SHOWN: usize = 700;
+
 /// What was asked for: `--seed S --sequences N [--from I] [--parallel P] [--keep DIR] [--replay FILE]`.
 struct Wanted {
     search: Search,
@@ -72,6 +75,7 @@ fn wanted() -> Result<Wanted, String> {
 }
 
 async fn search(judge: &Judge, wanted: &Wanted) -> ExitCode {
+    let began = std::time::Instant::now();
     let done = AtomicU64::new(0);
     let report = judge
         .search(&wanted.search, |_| {
@@ -87,12 +91,21 @@ async fn search(judge: &Judge, wanted: &Wanted) -> ExitCode {
             keep(&wanted.keep, at, found);
         }
     }
+    for (row, count) in &report.rows {
+        say(&format!("explained {count} times: {row}"));
+    }
+    for found in &report.found {
+        say(&format!("{:>5} {}", found.count, found.sort));
+    }
     say(&format!(
-        "seed {}: {} sequences, {} requests, {} clean, {} sorts of differences",
+        "seed {}: {} sequences, {} requests in {} s: {} clean, {} explained, {} different in {} sorts",
         wanted.search.seed,
         report.sequences,
         report.requests,
+        began.elapsed().as_secs(),
         report.clean,
+        report.explained,
+        report.sequences - report.clean - report.explained,
         report.found.len()
     ));
     match report.found.is_empty() {
@@ -106,6 +119,11 @@ fn describe(found: &Found) {
         "== {} times, first in sequence {}: {}",
         found.count, found.first, found.sort
     ));
+    let at = found.differences.first().map(|difference| difference.step);
+    for step in found.sequence.steps.iter().filter(|step| Some(step.id) == at) {
+        let step = serde_json::to_string(step).unwrap_or_default();
+        say(&format!("  {}", step.chars().take(SHOWN).collect::<String>()));
+    }
     for difference in found.differences.iter().take(6) {
         say(&format!("  {difference}"));
     }

@@ -1,5 +1,6 @@
 //! Where the answers of two servers differ.
 
+use super::explained;
 use super::sequence::{Sequence, Step};
 use super::side::Answer;
 use serde_json::Value;
@@ -21,32 +22,53 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All differences of the first step that has any: those after it may follow from it.
-pub fn differences(sequence: &Sequence, ours: &[Answer], theirs: &[Answer]) -> Vec<Difference> {
-    let answers = ours.iter().zip(theirs);
-    sequence
-        .steps
-        .iter()
-        .zip(answers)
-        .map(|(step, (ours, theirs))| of_step(step, ours, theirs))
-        .find(|found| !found.is_empty())
-        .unwrap_or_default()
+/// What the answers to a whole sequence say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Differences that nothing explains, of the first step that has any: those after it may follow from it.
+    pub differences: Vec<Difference>,
+    /// The rows of `docs/compatibility.md` that explain the other differences.
+    pub explained: BTreeSet<&'static str>,
 }
 
-fn of_step(step: &Step, ours: &Answer, theirs: &Answer) -> Vec<Difference> {
-    if known(step, ours, theirs) {
-        return Vec::new();
+/// Compares the answers step by step, up to the first that leaves the two servers with different objects.
+pub fn compare(sequence: &Sequence, ours: &[Answer], theirs: &[Answer]) -> Comparison {
+    let mut comparison = Comparison::default();
+    for (step, (ours, theirs)) in sequence.steps.iter().zip(ours.iter().zip(theirs)) {
+        if let Some(row) = explained::whole_answer(step, ours, theirs) {
+            comparison.explained.insert(row);
+            if succeeded(ours) != succeeded(theirs) {
+                break;
+            }
+            continue;
+        }
+        let found = of_step(step, ours, theirs, &mut comparison.explained);
+        if !found.is_empty() {
+            comparison.differences = found;
+            break;
+        }
     }
+    comparison
+}
+
+fn succeeded(answer: &Answer) -> bool {
+    (200..300).contains(&answer.code)
+}
+
+fn of_step(step: &Step, ours: &Answer, theirs: &Answer, known: &mut BTreeSet<&'static str>) -> Vec<Difference> {
     let request = format!("{} {}", step.method, what(&step.path));
     if ours.code != theirs.code {
         let refusal = if ours.code >= 300 { &ours.body } else { &theirs.body };
-        let sort = format!("{request} {}/{} {}", ours.code, theirs.code, shape(&message(refusal)));
+        let causes = &refusal["details"]["causes"];
+        let cause = causes[0]["message"].as_str().unwrap_or_default();
+        let words = format!("{} {cause}", message(refusal));
+        let sort = format!("{request} {}/{} {}", ours.code, theirs.code, shape(&words));
         let text = format!(
-            "{} instead of {}\n    ours:   {}\n    theirs: {}",
+            "{} instead of {}\n    ours:   {}\n    theirs: {}\n    causes: {causes}",
             ours.code,
             theirs.code,
             message(&ours.body),
-            message(&theirs.body)
+            message(&theirs.body),
         );
         return vec![Difference {
             step: step.id,
@@ -55,7 +77,17 @@ fn of_step(step: &Step, ours: &Answer, theirs: &Answer) -> Vec<Difference> {
         }];
     }
     let mut found = Vec::new();
-    values("", &ours.body, &theirs.body, &mut found);
+    let (mut our_body, mut their_body) = (ours.body.clone(), theirs.body.clone());
+    let (our_causes, their_causes) = (take_causes(&mut our_body), take_causes(&mut their_body));
+    let only = |some: &[Value], others: &[Value]| -> Vec<Value> {
+        some.iter().filter(|cause| !others.contains(cause)).cloned().collect()
+    };
+    let (only_ours, only_theirs) = (only(&our_causes, &their_causes), only(&their_causes, &our_causes));
+    let refusal = refusal(&only_ours, &only_theirs);
+    if refusal.is_some() {
+        found.push((".details.causes".to_string(), only_ours.into(), only_theirs.into()));
+    }
+    values("", &our_body, &their_body, &mut found);
     let warnings = |answer: &Answer| {
         answer
             .warnings
@@ -64,17 +96,54 @@ fn of_step(step: &Step, ours: &Answer, theirs: &Answer) -> Vec<Difference> {
             .collect::<Value>()
     };
     values("warnings", &warnings(ours), &warnings(theirs), &mut found);
+    found.retain(
+        |(path, ours, theirs)| match explained::value(step, path, ours, theirs) {
+            Some(row) => {
+                known.insert(row);
+                false
+            }
+            None => true,
+        },
+    );
     found
         .into_iter()
-        .map(|(path, text)| Difference {
+        .map(|(path, ours_there, theirs_there)| Difference {
             step: step.id,
-            sort: format!("{request} {} {}", ours.code, shape(&path)),
-            text: format!("{path}: {text}"),
+            sort: format!(
+                "{request} {} {}",
+                ours.code,
+                refusal.clone().unwrap_or_else(|| shape(&path))
+            ),
+            text: format!("{path}:\n    ours:   {ours_there}\n    theirs: {theirs_there}"),
         })
         .collect()
 }
 
-fn message(body: &Value) -> String {
+/// Takes the causes out of a refusal: they are compared as a set.
+fn take_causes(body: &mut Value) -> Vec<Value> {
+    if body["kind"] != "Status" {
+        return Vec::new();
+    }
+    match body.pointer_mut("/details/causes").map(Value::take) {
+        Some(Value::Array(causes)) => causes,
+        _ => Vec::new(),
+    }
+}
+
+/// What two refusals with the same code say differently, in short: a cause that only one of them has.
+fn refusal(only_ours: &[Value], only_theirs: &[Value]) -> Option<String> {
+    let text = |causes: &[Value]| {
+        let cause = causes.first().unwrap_or(&Value::Null);
+        let field = cause["field"].as_str().unwrap_or_default();
+        let place = field.rsplit('.').next().unwrap_or_default();
+        shape(&format!("{place}: {}", cause["message"].as_str().unwrap_or_default()))
+    };
+    let differ = !only_ours.is_empty() || !only_theirs.is_empty();
+    differ.then(|| format!("{} | {}", text(only_ours), text(only_theirs)))
+}
+
+/// What an answer says, in short.
+pub fn message(body: &Value) -> String {
     match &body["message"] {
         Value::String(text) => text.clone(),
         _ => {
@@ -85,27 +154,8 @@ fn message(body: &Value) -> String {
     }
 }
 
-/// Differences that `docs/compatibility.md` lists with their reasons, and that no other rule hides.
-fn known(step: &Step, ours: &Answer, theirs: &Answer) -> bool {
-    let no_answer = theirs.code == 0;
-    // Kubernetes creates a service through its status.
-    let status_creates = matches!(what(&step.path).as_str(), "services/status" | "services")
-        && ours.code == 404
-        && step.method != "DELETE"
-        && step.method != "GET";
-    // Another parser, other words.
-    let yaml = |answer: &Answer| message(&answer.body).contains("error converting YAML to JSON");
-    // An address for a service without a name.
-    let nameless = message(&theirs.body).contains("failed to allocate IP");
-    let refused = theirs.body["details"]["causes"][0]["message"]
-        .as_str()
-        .unwrap_or_default();
-    let nameless = nameless || refused.contains("failed to allocate IP");
-    no_answer || nameless || status_creates || (yaml(ours) && yaml(theirs))
-}
-
 /// The resource and subresource of a path.
-fn what(path: &str) -> String {
+pub fn what(path: &str) -> String {
     let path = path.split('?').next().unwrap_or_default();
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let parts = match parts.first() {
@@ -150,7 +200,15 @@ fn is_nothing(value: Option<&Value>) -> bool {
     }
 }
 
-fn values(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<(String, String)>) {
+/// Where two values differ: the path, and what stands there on either side.
+type Places = Vec<(String, Value, Value)>;
+
+/// Stands for what is not there.
+fn absent() -> Value {
+    Value::from("<absent>")
+}
+
+fn values(path: &str, ours: &Value, theirs: &Value, found: &mut Places) {
     match (ours, theirs) {
         (Value::Object(a), Value::Object(b)) => {
             let keys: BTreeSet<_> = a.keys().chain(b.keys()).collect();
@@ -160,9 +218,11 @@ fn values(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<(String, Str
                     // Go writes some lists that are not there as null, and others not at all.
                     (a, b) if is_nothing(a) && is_nothing(b) => {}
                     (Some(a), Some(b)) => values(&path, a, b, found),
-                    (Some(a), None) => found.push((path, format!("{a} too much"))),
-                    (None, Some(b)) => found.push((path, format!("{b} missing"))),
-                    (None, None) => {}
+                    (a, b) => found.push((
+                        path,
+                        a.cloned().unwrap_or_else(absent),
+                        b.cloned().unwrap_or_else(absent),
+                    )),
                 }
             }
         }
@@ -172,7 +232,7 @@ fn values(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<(String, Str
             }
         }
         // 1 and 1.0 are written differently and must be read as what they are.
-        (a, b) if a != b => found.push((path.to_string(), format!("\n    ours:   {a}\n    theirs: {b}"))),
+        (a, b) if a != b => found.push((path.to_string(), a.clone(), b.clone())),
         _ => {}
     }
 }

@@ -176,7 +176,7 @@ impl Names {
             status["message"] = text.into();
         }
         if let Some(message) = status["message"].as_str() {
-            status["message"] = without_keys(&without_documents(message)).into();
+            status["message"] = in_order(&without_keys(&without_documents(message))).into();
         }
         let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
             return;
@@ -204,8 +204,8 @@ impl Names {
                 text = text.replace(name.as_str(), shown);
             }
         }
-        if let Some((before, after)) = text.split_once("selfType") {
-            // Types have names that are made up anew each time.
+        // Types have names that are made up anew each time.
+        while let Some((before, after)) = text.split_once("selfType") {
             let rest = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "._@".contains(c));
             text = format!("{before}<type>{rest}");
         }
@@ -232,6 +232,9 @@ fn table(table: &mut Value) {
             };
             if cell.as_str().is_some_and(age) {
                 *cell = "<age>".into();
+            }
+            if cell.as_str().is_some_and(|text| text.starts_with("10.96.")) {
+                *cell = "<address>".into();
             }
         }
     }
@@ -286,6 +289,16 @@ fn without_documents(message: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// The mistakes in an applied object come in the order of Go's maps.
+fn in_order(message: &str) -> String {
+    let Some((before, errors)) = message.split_once(": errors:\n") else {
+        return message.to_string();
+    };
+    let mut errors: Vec<&str> = errors.lines().collect();
+    errors.sort_unstable();
+    format!("{before}: errors:\n{}", errors.join("\n"))
 }
 
 /// Replaces the place of an object in the store, which each server lays out in its own way.

@@ -1,6 +1,6 @@
 //! Running many sequences on both servers at once, and telling the differences apart.
 
-use super::compare::{self, Difference};
+use super::compare::{Comparison, Difference, compare};
 use super::generate;
 use super::normal::normal;
 use super::sequence::Sequence;
@@ -53,7 +53,12 @@ pub struct Found {
 pub struct Report {
     pub sequences: usize,
     pub requests: usize,
+    /// Sequences that both servers answered alike.
     pub clean: usize,
+    /// Sequences that differ only in what is documented.
+    pub explained: usize,
+    /// How many sequences showed what a row of `docs/compatibility.md` explains.
+    pub rows: BTreeMap<&'static str, usize>,
     pub found: Vec<Found>,
 }
 
@@ -73,8 +78,13 @@ impl Judge {
         })
     }
 
-    /// Sends a sequence to both, and tells where the answers differ.
+    /// Sends a sequence to both, and tells where the answers differ without an explanation.
     pub async fn differences(&self, sequence: &Sequence) -> Vec<Difference> {
+        self.compare(sequence).await.differences
+    }
+
+    /// Sends a sequence to both, and tells where the answers differ.
+    pub async fn compare(&self, sequence: &Sequence) -> Comparison {
         let namespace = format!("d{}", self.namespaces.fetch_add(1, Ordering::Relaxed));
         let before = today();
         let (ours, theirs) = tokio::join!(
@@ -83,9 +93,9 @@ impl Judge {
         );
         if before != today() {
             // Times of two days cannot be told from those that a request names.
-            return Box::pin(self.differences(sequence)).await;
+            return Box::pin(self.compare(sequence)).await;
         }
-        compare::differences(
+        compare(
             sequence,
             &normal(sequence, &ours, &before),
             &normal(sequence, &theirs, &before),
@@ -99,10 +109,11 @@ impl Judge {
                 let progress = &progress;
                 async move {
                     let sequence = generate::sequence(search.seed, index);
-                    let mut found = self.differences(&sequence).await;
-                    if !found.is_empty() {
+                    let mut found = self.compare(&sequence).await;
+                    if !found.differences.is_empty() {
                         let again = self.differences(&sequence).await;
-                        found.retain(|difference| again.iter().any(|other| other.sort == difference.sort));
+                        let always = |difference: &Difference| again.iter().any(|other| other.sort == difference.sort);
+                        found.differences.retain(always);
                     }
                     progress(index);
                     (index, sequence, found)
@@ -113,11 +124,18 @@ impl Judge {
             .await;
         let mut report = Report::default();
         let mut sorts: BTreeMap<String, Found> = BTreeMap::new();
-        for (index, sequence, differences) in results {
+        for (index, sequence, comparison) in results {
             report.sequences += 1;
             report.requests += sequence.steps.len();
+            let Comparison { differences, explained } = comparison;
+            for row in &explained {
+                *report.rows.entry(row).or_default() += 1;
+            }
             let Some(first) = differences.first() else {
-                report.clean += 1;
+                match explained.is_empty() {
+                    true => report.clean += 1,
+                    false => report.explained += 1,
+                }
                 continue;
             };
             let sort = first.sort.clone();
