@@ -49,7 +49,14 @@ pub fn apply(resource: &Resource, object: &mut Value) {
     if matches!(resource.origin, Origin::Custom(_)) {
         return;
     }
+    // An empty list of managers is a wish to forget them all, and no Go struct would write it.
+    let forget = object["metadata"]["managedFields"]
+        .as_array()
+        .is_some_and(Vec::is_empty);
     protobuf::normalize(&resource.api_version(), &resource.kind, object);
+    if forget {
+        object["metadata"]["managedFields"] = Value::Array(Vec::new());
+    }
     walk(resource.schema(), object);
 }
 

@@ -55,8 +55,6 @@ pub fn default(resource: &Resource, object: &mut Value) {
     match id(resource) {
         ("", "secrets") => encode_strings(object),
         ("", "nodes") => one_range(object),
-        // What only an optional feature knows is dropped without it.
-        ("coordination.k8s.io", "leases") => drop_fields(object, &["strategy", "preferredHolder"]),
         ("", "persistentvolumeclaims") => {
             let source = &object["spec"]["dataSource"];
             let foreign = source.is_object() && source["apiGroup"].is_null();
@@ -98,11 +96,31 @@ fn encode_strings(secret: &mut Value) {
 
 /// What a kind always shows, and so belongs to whoever updates the object.
 pub fn before_tracking(resource: &Resource, object: &mut Value) {
+    if id(resource) == ("apps", "daemonsets") {
+        daemon_set::annotate(object);
+    }
+    drop_unowned(resource, object);
+}
+
+/// Whether a kind has values that Go writes though nobody set them.
+pub fn writes_unowned(resource: &Resource) -> bool {
+    matches!(
+        id(resource),
+        ("", "events") | ("apps", "statefulsets") | ("scheduling.k8s.io", "priorityclasses")
+    )
+}
+
+/// Takes out what belongs to nobody; it comes back before the object is stored.
+pub fn drop_unowned(resource: &Resource, object: &mut Value) {
     match id(resource) {
-        ("apps", "daemonsets") => daemon_set::annotate(object),
         // Texts that Go writes even if they are empty belong to nobody then.
         ("", "events") => drop_empty(object, &["reportingComponent", "reportingInstance"]),
         ("apps", "statefulsets") if object["spec"]["serviceName"] == "" => drop_fields(object, &["serviceName"]),
+        ("scheduling.k8s.io", "priorityclasses") if object["value"] == 0 => {
+            if let Value::Object(map) = object {
+                map.remove("value");
+            }
+        }
         _ => {}
     }
 }
@@ -115,8 +133,13 @@ fn drop_empty(object: &mut Value, names: &[&str]) {
 
 /// Puts back what nobody owns.
 fn complete(resource: &Resource, object: &mut Value) {
-    if matches!(id(resource), ("", "events") | ("apps", "statefulsets")) {
-        crate::defaults::apply(resource, object);
+    match id(resource) {
+        ("", "events") | ("apps", "statefulsets") | ("scheduling.k8s.io", "priorityclasses") => {
+            crate::defaults::apply(resource, object);
+        }
+        // What only an optional feature knows is dropped without it, though it was somebody's.
+        ("coordination.k8s.io", "leases") => drop_fields(object, &["strategy", "preferredHolder"]),
+        _ => {}
     }
 }
 
@@ -193,7 +216,7 @@ pub fn update_errors(call: &Call, object: &Value, old: &Value) -> Vec<FieldError
             }
             errors
         }
-        (Origin::BuiltIn, "status") => crate::validation::status(&call.resource, object),
+        (Origin::BuiltIn, "status") => crate::validation::status(&call.resource, object, old),
         // A subresource changes only what it is for, and checks that itself.
         (Origin::BuiltIn, _) => Vec::new(),
     }

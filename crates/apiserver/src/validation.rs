@@ -35,6 +35,7 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
         match (resource.group.as_str(), resource.plural.as_str()) {
             ("apps", "controllerrevisions") => core::revision_data(&Field::root(object), &mut errors),
             ("", "pods") => pods::new_pod(&Field::root(object), &mut errors),
+            ("batch", "jobs") => jobs::new_job(&Field::root(object), &mut errors),
             ("apps", "statefulsets") => workloads::new_stateful_set(&Field::root(object), &mut errors),
             _ => {}
         }
@@ -56,9 +57,9 @@ pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
 }
 
 /// What is wrong with a changed status.
-pub fn status(resource: &Resource, object: &Value) -> Vec<FieldError> {
+pub fn status(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    let object = Field::root(object);
+    let (object, old) = (Field::root(object), Field::root(old));
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "services") => network::service_status(&object, &mut errors),
         ("networking.k8s.io", "ingresses") => network::ingress_status(&object, &mut errors),
@@ -67,7 +68,9 @@ pub fn status(resource: &Resource, object: &Value) -> Vec<FieldError> {
         ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") | ("", "replicationcontrollers") => {
             workloads::status(&object, &mut errors);
         }
-        ("batch", "jobs") => jobs::status(&object, &mut errors),
+        ("", "namespaces") => core::namespace_status(&object, &mut errors),
+        ("", "resourcequotas") => core::quota_status(&object, &mut errors),
+        ("batch", "jobs") => jobs::status(&object, &old, &mut errors),
         _ => {}
     }
     errors.0

@@ -32,6 +32,7 @@ struct Node {
     /// What is said of every value instead of what rules that do not compile would say.
     failures: Vec<String>,
     decl: Arc<Decl>,
+    scalar: Scalar,
     /// The schema's type, which stands for the value in the messages of failed evaluations.
     type_name: &'static str,
     topology: Topology,
@@ -39,6 +40,24 @@ struct Node {
     additional: Option<Box<Node>>,
     items: Option<Box<Node>>,
     all_of: Vec<Node>,
+}
+
+/// What a value may be that has no one type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scalar {
+    IntOrString,
+    Text,
+    Other,
+}
+
+impl Scalar {
+    fn of(schema: SchemaRef<'_>) -> Scalar {
+        match schema.shape() {
+            Shape::IntOrString => Scalar::IntOrString,
+            Shape::String(_) => Scalar::Text,
+            _ => Scalar::Other,
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -135,7 +135,16 @@ pub fn track(live: Option<&Value>, new: &mut Value, kind: &Kind<'_>, writer: &Wr
             &empty
         }
     };
-    note_update(before, new, &mut managers, kind, writer);
+    match kind.family {
+        Family::Custom => note_update(before, new, &mut managers, kind, writer),
+        Family::BuiltIn => {
+            let (before, after) = (
+                empty::with_nulls(before, kind.schema),
+                empty::with_nulls(new, kind.schema),
+            );
+            note_update(&before, &after, &mut managers, kind, writer);
+        }
+    }
     put_managed_fields(new, &managers);
 }
 
@@ -302,7 +311,7 @@ fn merge_config(
     for (manager, managed) in managers.entries.iter().filter(|(manager, _)| **manager != own) {
         let contested = managed.fields.intersection(&changed);
         if !contested.is_empty() {
-            conflicts.add(manager, contested);
+            conflicts.add(manager, managed, contested);
         }
     }
     if force == Force::No && !conflicts.is_empty() {

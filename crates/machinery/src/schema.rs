@@ -181,6 +181,13 @@ impl Schemas {
         self.nodes[id.0 as usize] = node;
     }
 
+    /// The places of all resources inside other resources.
+    pub fn embedded_resources(&self) -> Vec<NodeId> {
+        let embedded = |node: &Node| matches!(&node.shape, Shape::Object(object) if object.embedded_resource);
+        let places = self.nodes.iter().enumerate().filter(|(_, node)| embedded(node));
+        places.map(|(at, _)| NodeId(at as u32)).collect()
+    }
+
     /// Gives a node a type name.
     pub fn name(&mut self, name: impl Into<String>, id: NodeId) {
         self.names.insert(name.into(), id);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 mod mistyped;
 
 pub(crate) use mistyped::kind_of;
-pub use mistyped::{Mistyped, mistyped};
+pub use mistyped::{Mistyped, mistyped, published_name};
 
 /// How deep values are walked. JSON text nests no deeper than the parser allows (128), so nothing that
 /// came over the wire is cut off.
@@ -119,9 +119,7 @@ fn drop_nulls_level(value: &mut Value, schema: SchemaRef<'_>, depth: usize) {
     match (schema.shape(), value) {
         (Shape::Object(_), Value::Object(fields)) => {
             fields.retain(|name, value| {
-                let kept = |below: SchemaRef<'_>| {
-                    below.node().nullable || below.node().default.is_some() || keeps_nulls(below)
-                };
+                let kept = |below: SchemaRef<'_>| below.node().nullable || below.node().default.is_some();
                 !value.is_null() || schema.field(name).is_none_or(kept)
             });
             for (name, value) in fields {
@@ -136,15 +134,6 @@ fn drop_nulls_level(value: &mut Value, schema: SchemaRef<'_>, depth: usize) {
             }
         }
         _ => {}
-    }
-}
-
-/// Whether a schema says so little that a null may mean something.
-fn keeps_nulls(schema: SchemaRef<'_>) -> bool {
-    match schema.shape() {
-        Shape::Any | Shape::Free => true,
-        Shape::Object(object) => object.preserve_unknown && object.properties.is_empty(),
-        _ => false,
     }
 }
 

@@ -161,6 +161,10 @@ fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
         let complaints = dns1035_label(name);
         if !complaints.is_empty() {
             errors.push(FieldError::invalid(format!("{at}.name"), name, complaints.join(",")));
+            if index == 0 {
+                // The first version is also kept where versions had their place when there was only one.
+                errors.push(FieldError::invalid("spec.version", name, complaints.join(",")));
+            }
         }
     }
     let kept = match schemas.iter().all(|schema| Some(schema) == schemas.first()) {
@@ -212,7 +216,11 @@ fn selectable_errors(versions: &[Value], kept: Kept, errors: &mut Vec<FieldError
         };
         let schema = &version["schema"]["openAPIV3Schema"];
         if !fields.is_empty() && (beside != kept || schema.is_null()) {
-            let detail = "may only be set when validations.schema is included";
+            let detail = match beside {
+                Kept::Together => "may only be set when validations.schema is included",
+                // Kubernetes says the opposite of what it means.
+                Kept::Apart => "may only be set when `version.schema.openAPIV3Schema` is not included",
+            };
             errors.push(FieldError::invalid(format!("{at}.selectableFields"), "", detail));
             continue;
         }
@@ -265,6 +273,10 @@ fn schema_errors(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
     let mut schemas = Schemas::default();
     let root = super::definition::root(&mut schemas, schema);
     broken.extend(rules::form_errors(schemas.at(root), at));
+    if !convertible {
+        // Where a path leads is only known in a schema that can be read.
+        broken.retain(|error| !error.field.ends_with(".fieldPath") || error.detail != "must be a valid path");
+    }
     // Rules are only read where the types that they are about are sound.
     let rules = match sound {
         true => rules::compile_beside(schemas.at(root), at, &broken)

@@ -184,30 +184,40 @@ pub(super) fn root(schemas: &mut Schemas, schema: &Value) -> NodeId {
             ..Object::default()
         });
     }
+    schemas.set(root, node);
     let metadata = built_in::schemas().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
     let metadata = metadata.map(|metadata| schemas.graft(metadata));
     let string = schemas.add(Node::of(Shape::String(stead_machinery::schema::Format::Plain)));
-    if let Shape::Object(object) = &mut node.shape {
-        let types = [
-            ("apiVersion", Some(string)),
-            ("kind", Some(string)),
-            ("metadata", metadata),
-        ];
-        for (name, place) in types {
-            let required = object.properties.get(name).is_some_and(|property| property.required);
-            if let Some(node) = place {
-                let property = Property {
-                    node,
-                    required,
-                    by_value: false,
-                    patch: PatchStrategy::default(),
-                };
-                object.properties.insert(name.into(), property);
-            }
+    // What is embedded is a resource too.
+    for place in schemas.embedded_resources().into_iter().chain([root]) {
+        let mut node = schemas.at(place).node().clone();
+        if let Shape::Object(object) = &mut node.shape {
+            add_identity(object, metadata, string);
+        }
+        schemas.set(place, node);
+    }
+    root
+}
+
+/// The fields that every resource has.
+fn add_identity(object: &mut Object, metadata: Option<NodeId>, string: NodeId) {
+    let types = [
+        ("apiVersion", Some(string)),
+        ("kind", Some(string)),
+        ("metadata", metadata),
+    ];
+    for (name, place) in types {
+        let required = object.properties.get(name).is_some_and(|property| property.required);
+        if let Some(node) = place {
+            let property = Property {
+                node,
+                required,
+                by_value: false,
+                patch: PatchStrategy::default(),
+            };
+            object.properties.insert(name.into(), property);
         }
     }
-    schemas.set(root, node);
-    root
 }
 
 fn columns(version: &Value) -> Vec<PrinterColumn> {

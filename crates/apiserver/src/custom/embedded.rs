@@ -102,6 +102,14 @@ fn coerce_resource(resource: &mut Value, path: &str, dropped: &mut Vec<String>) 
 
 /// A value of the wrong type in the metadata, in the words of Go's decoder.
 pub fn mistyped(metadata: &Value, schema: SchemaRef<'_>) -> Option<String> {
+    for name in ["creationTimestamp", "deletionTimestamp"] {
+        let time = metadata.get(name).and_then(Value::as_str).unwrap_or_default();
+        if !time.is_empty() && time.parse::<jiff::Timestamp>().is_err() {
+            return Some(format!(
+                "parsing time {time:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {time:?} as \"2006\""
+            ));
+        }
+    }
     let found = walk::mistyped(metadata, schema)?;
     Some(match found.path.is_empty() {
         true => format!(

@@ -55,31 +55,29 @@ fn value(raw: &Value, default: &Value, at: &str, errors: &mut Vec<FieldError>) {
         if is_map && !below.is_empty() && error.detail.starts_with(below.as_str()) {
             error.detail.insert(0, '.');
         }
+        if is_map
+            && below == "<nil>"
+            && let Some(place) = error.detail.rfind(" in ")
+        {
+            error.detail.insert(place + " in ".len(), '.');
+        }
         error.field = match below.as_str() {
             "" | "<nil>" => at.to_string(),
             below => format!("{at}.{below}"),
         };
     }
     if found.is_empty() {
-        found = judged(schema, &default);
-        for error in &mut found {
-            let below = std::mem::take(&mut error.field);
-            error.field = match below.as_str() {
-                "" | "<nil>" => at.to_string(),
-                below if below.starts_with('[') => format!("{at}{below}"),
-                below => format!("{at}.{below}"),
-            };
-        }
+        found = judged(schema, &default, at);
     }
     errors.extend(found);
 }
 
 /// What the rules of the schema say of the value: as one that stays, and if that is well, as one that is new.
-fn judged(schema: SchemaRef<'_>, default: &Value) -> Vec<FieldError> {
+fn judged(schema: SchemaRef<'_>, default: &Value, at: &str) -> Vec<FieldError> {
     let rules = rules::compile_part(schema);
-    let errors = rules.validate_kept(default).errors;
+    let errors = rules.validate_at(at, default, Some(default)).errors;
     match errors.is_empty() {
-        true => rules.validate(default, None).errors,
+        true => rules.validate_at(at, default, None).errors,
         false => errors,
     }
 }

@@ -1,6 +1,6 @@
 //! What is done with each custom object: pruned, filled in, checked.
 
-use super::embedded;
+use super::{CustomKind, embedded};
 use crate::catalogue::{Origin, Resource, built_in};
 use crate::store::Record;
 use crate::verbs::{Call, metadata};
@@ -75,7 +75,11 @@ fn errors(call: &Call, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         return Vec::new();
     };
     let schema = call.resource.schema();
-    let mut errors = validate(new, old, schema);
+    let mut errors = match call.path.subresource.as_str() {
+        "status" => status_errors(new, old, schema),
+        _ => validate(new, old, schema),
+    };
+    errors.extend(scale_errors(call, kind, new));
     errors.extend(embedded::errors(new, schema, ""));
     errors.extend(repeated(new, old, schema));
     let Some(rules) = &kind.rules else {
@@ -94,6 +98,78 @@ fn errors(call: &Call, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     verdict.warnings.into_iter().for_each(|warning| call.warn(warning));
     errors.extend(verdict.errors);
     errors
+}
+
+/// What is wrong with a status that is written by itself: it is judged as a value of its own.
+fn status_errors(new: &Value, old: Option<&Value>, schema: SchemaRef<'_>) -> Vec<FieldError> {
+    let (Some(status), Some(schema)) = (new.get("status"), schema.field("status")) else {
+        return Vec::new();
+    };
+    let mut errors = validate(status, old.and_then(|old| old.get("status")), schema);
+    for error in &mut errors {
+        error.field = match error.field.as_str() {
+            "" | "<nil>" => "status".to_string(),
+            below => format!("status.{below}"),
+        };
+    }
+    errors
+}
+
+/// What is wrong with the numbers that `scale` shows.
+fn scale_errors(call: &Call, kind: &CustomKind, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut paths = vec![&kind.scale.status_replicas];
+    if call.path.subresource != "status" {
+        paths.insert(0, &kind.scale.spec_replicas);
+    }
+    for path in paths.into_iter().filter(|path| !path.is_empty()) {
+        match whole_number(object, path) {
+            Err(why) => errors.push(FieldError::invalid(path, 0, why)),
+            Ok(count) if count < 0 => {
+                errors.push(FieldError::invalid(path, count, "should be a non-negative integer"));
+            }
+            Ok(count) if count > i64::from(i32::MAX) => {
+                let why = format!("should be less than or equal to {}", i32::MAX);
+                errors.push(FieldError::invalid(path, count, why));
+            }
+            Ok(_) => {}
+        }
+    }
+    errors
+}
+
+/// The number at a path of names, zero where there is none; what stands in its way is told in Go's words.
+fn whole_number(object: &Value, path: &str) -> Result<i64, String> {
+    let mut found = object;
+    for name in path.trim_start_matches('.').split('.') {
+        let Value::Object(fields) = found else {
+            return Err(wrong_type(path, found, "map[string]interface{}"));
+        };
+        found = match fields.get(name) {
+            None => return Ok(0),
+            Some(below) => below,
+        };
+    }
+    found.as_i64().ok_or_else(|| wrong_type(path, found, "int64"))
+}
+
+fn wrong_type(path: &str, value: &Value, wanted: &str) -> String {
+    let kind = match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    let shown = match value {
+        Value::Null => "<nil>".to_string(),
+        Value::String(text) => text.clone(),
+        Value::Object(_) => "map[]".to_string(),
+        other => other.to_string(),
+    };
+    format!("{path} accessor error: {shown} is of the type {kind}, expected {wanted}")
 }
 
 /// Errors after which rules would only fail in other words, or cost without bound.

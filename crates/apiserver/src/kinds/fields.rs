@@ -53,7 +53,7 @@ fn names(resource: &Resource) -> &'static [&'static str] {
         ("", "nodes") => &["spec.unschedulable"],
         ("", "secrets") => &["type"],
         ("", "services") => &["spec.clusterIP", "spec.type"],
-        ("", "replicationcontrollers") | ("apps", "replicasets") => &["status.replicas"],
+        ("", "replicationcontrollers") => &["status.replicas"],
         ("batch", "jobs") => &["status.successful"],
         ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
         ("networking.k8s.io", "ipaddresses") => &["spec.parentRef.resource"],

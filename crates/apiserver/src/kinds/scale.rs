@@ -5,7 +5,7 @@ use crate::error::{ApiError, Result};
 use crate::server::negotiate::BodyEncoding;
 use crate::server::{Body, respond};
 use crate::verbs::apply;
-use crate::verbs::managed::Ownership;
+use crate::verbs::managed::{self, Ownership};
 use crate::verbs::object::{self, at};
 use crate::verbs::patch::{self, Patch};
 use crate::verbs::update::{Desired, update_object};
@@ -28,6 +28,17 @@ pub async fn scale(call: &Call, body: Body) -> Result<Response<Body>> {
         "get" => {
             let record = call.existing().await?;
             let object = call.in_version(&record.value()).await?;
+            if let Origin::Custom(custom) = &call.resource.origin
+                && at(&object, &paths.spec).is_null()
+            {
+                let why = format!(
+                    "the spec replicas field {:?} does not exist",
+                    custom.scale.spec_replicas
+                );
+                let causes = json!({"causes": [{"message": why}]});
+                let message = format!("Internal error occurred: {why}");
+                return Err(ApiError::new(500, "InternalError", message).with_details(causes));
+            }
             respond::object(200, &shown(call, &object, &paths), call.accepted)
         }
         "update" => {
@@ -76,10 +87,25 @@ async fn apply_scale(call: &Call, body: Body, encoding: BodyEncoding, paths: &Pa
             check_replicas(call, replicas)?;
             set(&mut config, &paths.spec, replicas.into());
         }
-        apply::desired(call, Some(old), &config, &options)
+        let mut desired = apply::desired(call, Some(old), &config, &options)?;
+        managed::forget_times(&mut desired.object);
+        Ok(desired)
     })
     .await?;
     respond::object(200, &shown(call, &outcome.object(call).await?, paths), call.accepted)
+}
+
+/// A patch may have made a number that no scale can hold.
+fn fits(call: &Call, scale: &Value) -> Result<()> {
+    let wanted = &scale["spec"]["replicas"];
+    let whole = wanted.as_i64().is_some_and(|wanted| i32::try_from(wanted).is_ok());
+    if call.verb != "patch" || wanted.is_null() || whole {
+        return Ok(());
+    }
+    let found = crate::server::decode::json_type(wanted);
+    let why = format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32");
+    let error = FieldError::invalid("patch", scale.to_string(), why);
+    Err(ApiError::invalid("", "", "", &[error]))
 }
 
 fn check_replicas(call: &Call, replicas: i64) -> Result<()> {
@@ -98,6 +124,7 @@ async fn change(
 ) -> Result<Response<Body>> {
     let outcome = update_object(call, options, |old| {
         let scale = make(&shown(call, old, paths))?;
+        fits(call, &scale)?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         check_replicas(call, replicas)?;
         let mut object = old.clone();

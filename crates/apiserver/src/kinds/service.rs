@@ -97,6 +97,9 @@ pub fn prepare_update(service: &mut Value, old: &Value) {
             for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
                 spec.remove(field);
             }
+            if spec.get("internalTrafficPolicy") == old["spec"].get("internalTrafficPolicy") {
+                spec.remove("internalTrafficPolicy");
+            }
         }
     } else if old_kind != "ExternalName" {
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {

@@ -170,6 +170,13 @@ fn content<'a>(call: &Call, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
 pub fn status_metadata(resource: &Resource, sent: &Value, kept: &mut Value) {
     let fields: &[&str] = match resource.origin {
         Origin::Custom(_) => &[],
+        Origin::BuiltIn if resource.plural == "deployments" => &[
+            "annotations",
+            "finalizers",
+            "ownerReferences",
+            "generateName",
+            "deletionTimestamp",
+        ],
         Origin::BuiltIn => &[
             "labels",
             "annotations",
@@ -182,6 +189,11 @@ pub fn status_metadata(resource: &Resource, sent: &Value, kept: &mut Value) {
     for field in fields {
         object::copy_meta(sent, kept, field);
     }
+}
+
+/// Kinds whose metadata is only looked at when nothing else is wrong.
+pub fn judges_metadata_last(resource: &Resource) -> bool {
+    matches!(super::id(resource), ("policy", "poddisruptionbudgets") | ("", "events"))
 }
 
 /// Whether nothing of the spec holds a deleted object: namespaces have finalizers of their own there.

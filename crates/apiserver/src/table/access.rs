@@ -95,7 +95,7 @@ fn binding(row: &Row<'_>) -> Vec<Value> {
         let names = of_kind.map(|subject| {
             let name = subject["name"].as_str().unwrap_or_default();
             match (kind, subject["namespace"].as_str()) {
-                ("ServiceAccount", Some(namespace)) if !namespace.is_empty() => format!("{namespace}/{name}"),
+                ("ServiceAccount", namespace) => format!("{}/{name}", namespace.unwrap_or_default()),
                 _ => name.to_string(),
             }
         });

@@ -28,6 +28,14 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
                 errors.forbidden(&field, "spec.persistentvolumesource is immutable after creation");
             }
             volume_mode(&spec, &old_spec, errors);
+            let (affinity, before) = (spec.at("nodeAffinity"), old_spec.at("nodeAffinity"));
+            if before.is_set() && affinity.value != before.value {
+                let field = Field {
+                    value: affinity.value,
+                    path: "nodeAffinity".to_string(),
+                };
+                errors.invalid(&field, "field is immutable, except for updating from beta label to GA");
+            }
         }
         ("", "services") => service(&spec, &old_spec, errors),
         ("", "configmaps") => sealed(&new, &old, &["data", "binaryData"], errors),
@@ -48,10 +56,32 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
             }
             fixed(&new, &old, &["preemptionPolicy"], errors);
         }
+        ("storage.k8s.io", "csidrivers") => {
+            let attach = spec.at("attachRequired");
+            if attach.value != old_spec.at("attachRequired").value {
+                let field = Field {
+                    value: attach.value,
+                    path: "spec.attachedRequired".to_string(),
+                };
+                errors.invalid(&field, IMMUTABLE);
+            }
+        }
+        ("", "nodes") => {
+            let (provider, before) = (spec.at("providerID"), old_spec.at("providerID"));
+            if !before.is_empty() && provider.text() != before.text() {
+                let why = "node updates may not change providerID except from \"\" to valid";
+                errors.forbidden(&provider, why);
+            }
+        }
         ("discovery.k8s.io", "endpointslices") => fixed(&new, &old, &["addressType"], errors),
         ("node.k8s.io", "runtimeclasses") => fixed(&new, &old, &["handler"], errors),
         ("apps", "controllerrevisions") => fixed(&new, &old, &["data"], errors),
-        ("networking.k8s.io", "ingressclasses") => fixed(&spec, &old_spec, &["controller"], errors),
+        ("networking.k8s.io", "ingressclasses") => {
+            let controller = spec.at("controller");
+            if controller.text() != old_spec.at("controller").text() {
+                errors.invalid_value(&controller, controller.text(), IMMUTABLE);
+            }
+        }
         _ => {}
     }
 }
@@ -167,7 +197,10 @@ fn claim(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         );
     }
-    let amount = |field: Field<'_>| field.text().parse::<Quantity>().ok();
+    let amount = |field: Field<'_>| match field.is_set() {
+        true => field.text().parse::<Quantity>().ok(),
+        false => Some(Quantity::whole(0)),
+    };
     let (wanted, before) = (amount(requested(&spec)), amount(requested(&old_spec)));
     let there = amount(old.at("status").at("capacity").at("storage"));
     if let (Some(wanted), Some(before), Some(there)) = (wanted, before, there)
@@ -223,16 +256,21 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
             }
         }
     }
-    let added = old
-        .at("tolerations")
-        .items()
-        .all(|known| new.at("tolerations").items().any(|t| t.value == known.value));
+    let added = old.at("tolerations").items().all(|known| {
+        let same =
+            |other: &Field<'_>| without(other, &["tolerationSeconds"]) == without(&known, &["tolerationSeconds"]);
+        new.at("tolerations").items().any(|other| same(&other))
+    });
+    if !added {
+        errors.forbidden(
+            &new.at("tolerations"),
+            "existing toleration can not be modified except its tolerationSeconds",
+        );
+    }
     for spec in [&mut ours, &mut theirs] {
         if let Value::Object(map) = spec {
             map.remove("activeDeadlineSeconds");
-            if added {
-                map.remove("tolerations");
-            }
+            map.remove("tolerations");
             if old
                 .at("terminationGracePeriodSeconds")
                 .number()
@@ -241,8 +279,9 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
                 map.remove("terminationGracePeriodSeconds");
             }
             // Gates may go, and where to run may be narrowed, while a pod waits for its gates.
+            map.remove("schedulingGates");
             if !old.at("schedulingGates").is_empty() {
-                map.retain(|name, _| !["schedulingGates", "nodeSelector", "affinity"].contains(&name.as_str()));
+                map.retain(|name, _| !["nodeSelector", "affinity"].contains(&name.as_str()));
             }
             // They come through a path of their own.
             map.remove("ephemeralContainers");
@@ -256,13 +295,14 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
              `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
         );
     }
-    let gates =
-        |spec: &Field<'_>| -> Vec<Value> { spec.value["schedulingGates"].as_array().cloned().unwrap_or_default() };
-    let before = gates(old);
-    if gates(new).iter().any(|gate| !before.contains(gate)) {
-        errors.forbidden(
-            &new.at("schedulingGates"),
-            "only deletion is allowed, but found new scheduling gate",
-        );
+    for gate in new.at("schedulingGates").items() {
+        if !old.at("schedulingGates").items().any(|known| known.value == gate.value) {
+            let name = gate.at("name");
+            let why = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                name.text()
+            );
+            errors.forbidden(&name, why);
+        }
     }
 }

@@ -76,27 +76,54 @@ pub fn secret(secret: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+/// What quotas count besides objects of any kind.
+const KNOWN_QUOTAS: [&str; 13] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "pods",
+    "services",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+    "storage",
+];
+
 pub fn resource_quota(quota: &Field<'_>, errors: &mut Errors) {
-    const KNOWN: [&str; 13] = [
-        "cpu",
-        "memory",
-        "ephemeral-storage",
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
-        "storage",
-    ];
-    for (name, amount) in quota.at("spec").at("hard").entries() {
+    quota_amounts(&quota.at("spec").at("hard"), errors);
+}
+
+pub fn quota_status(quota: &Field<'_>, errors: &mut Errors) {
+    quota_amounts(&quota.at("status").at("hard"), errors);
+    quota_amounts(&quota.at("status").at("used"), errors);
+}
+
+/// A namespace shows that it is going when it is, and only then.
+pub fn namespace_status(namespace: &Field<'_>, errors: &mut Errors) {
+    let going = !namespace.at("metadata").at("deletionTimestamp").is_empty();
+    let phase = namespace.at("status").at("phase");
+    let phase = Field {
+        value: phase.value,
+        path: "status.Phase".to_string(),
+    };
+    let why = match (going, phase.text()) {
+        (false, "Active") | (true, "Terminating") => return,
+        (false, _) => "may only be 'Active' if `deletionTimestamp` is empty",
+        (true, _) => "may only be 'Terminating' if `deletionTimestamp` is not empty",
+    };
+    errors.invalid_value(&phase, phase.text(), why);
+}
+
+fn quota_amounts(amounts: &Field<'_>, errors: &mut Errors) {
+    for (name, amount) in amounts.entries() {
         let prefixed = ["requests.", "limits.", "count/"]
             .iter()
             .any(|prefix| name.starts_with(prefix));
-        if !KNOWN.contains(&name) && !prefixed && !name.contains('/') && !name.starts_with("hugepages-") {
+        if !KNOWN_QUOTAS.contains(&name) && !prefixed && !name.contains('/') && !name.starts_with("hugepages-") {
             errors.invalid_value(&amount, name, "must be a standard resource type or fully qualified");
             errors.invalid_value(&amount, name, "must be a standard resource for quota");
         }

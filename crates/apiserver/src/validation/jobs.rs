@@ -4,6 +4,7 @@ use super::check::{Errors, Field};
 use super::workloads::{matches_template, template};
 use serde_json::{Value, json};
 use stead_machinery::cron::Schedule;
+use stead_machinery::names::dns1123_label;
 
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 
@@ -21,11 +22,45 @@ pub fn job(job: &Field<'_>, errors: &mut Errors) {
         if *selector.value != generated {
             errors.invalid(&selector, "`selector` not auto-generated");
         }
+        let metadata = spec.at("template").at("metadata");
+        let name = job.at("metadata").at("name");
+        for (label, wanted) in [
+            ("batch.kubernetes.io/controller-uid", &uid),
+            ("batch.kubernetes.io/job-name", &name),
+            ("controller-uid", &uid),
+            ("job-name", &name),
+        ] {
+            let found = metadata.at("labels").key(label);
+            if !found.is_set() {
+                errors.required(&found, &format!("must be '{}'", wanted.text()));
+            } else if found.text() != wanted.text() {
+                let labels = metadata.at("labels");
+                errors.invalid_value(&found, labels.value.clone(), format!("must be '{}'", wanted.text()));
+            }
+        }
     }
     matches_template(&spec, errors);
 }
 
-pub fn status(job: &Field<'_>, errors: &mut Errors) {
+/// The pods of an indexed job are named after it, so the longest of their names must be one.
+pub fn new_job(job: &Field<'_>, errors: &mut Errors) {
+    let spec = job.at("spec");
+    let count = spec.at("completions").number().unwrap_or_default();
+    let name = job.at("metadata").at("name");
+    let last = format!("{}-{}", name.text(), count - 1);
+    if spec.at("completionMode").text() == "Indexed" && count > 0 && !dns1123_label(&last).is_empty() {
+        let why = format!("will not able to create pod with invalid DNS label: {last}");
+        errors.invalid(&name, why);
+    }
+}
+
+pub fn status(job: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let succeeded = job.at("status").at("succeeded");
+    let before = old.at("status").at("succeeded").number().unwrap_or_default();
+    if succeeded.number().unwrap_or_default() < before {
+        let shown = succeeded.number().unwrap_or_default();
+        errors.invalid_value(&succeeded, shown, "cannot decrease the succeeded counter");
+    }
     for name in ["active", "succeeded", "failed", "ready", "terminating"] {
         errors.not_negative(&job.at("status").at(name));
     }

@@ -53,7 +53,7 @@ pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
                     .to_string(),
             );
         }
-        ("discovery.k8s.io", "endpointslices") if object["addressType"] == "FQDN" => {
+        ("discovery.k8s.io", "endpointslices") if created && object["addressType"] == "FQDN" => {
             found.push("spec.addressType: FQDN endpoints are deprecated".to_string());
         }
         ("", "services") => service(object, &mut found),
@@ -115,14 +115,6 @@ fn template(resource: &Resource, object: &Value, old: Option<&Value>, found: &mu
 }
 
 fn pod_spec(spec: &Value, at: &str, found: &mut Vec<String>) {
-    if spec["terminationGracePeriodSeconds"]
-        .as_i64()
-        .is_some_and(|seconds| seconds < 0)
-    {
-        found.push(format!(
-            "{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
-        ));
-    }
     for (index, spread) in spec["topologySpreadConstraints"]
         .as_array()
         .into_iter()
@@ -134,6 +126,14 @@ fn pod_spec(spec: &Value, at: &str, found: &mut Vec<String>) {
                 "{at}.topologySpreadConstraints[{index}].labelSelector: {NULL_SELECTOR}"
             ));
         }
+    }
+    if spec["terminationGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|seconds| seconds < 0)
+    {
+        found.push(format!(
+            "{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        ));
     }
     for list in ["containers", "initContainers"] {
         for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {

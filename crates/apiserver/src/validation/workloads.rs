@@ -183,16 +183,21 @@ pub fn status(object: &Field<'_>, errors: &mut Errors) {
     if kind == "DaemonSet" {
         return;
     }
-    for name in [
-        "fullyLabeledReplicas",
-        "updatedReplicas",
-        "currentReplicas",
-        "readyReplicas",
-        "availableReplicas",
-    ] {
+    let counts: &[&str] = match kind {
+        "StatefulSet" => &[
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+        ],
+        "Deployment" => &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        _ => &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    };
+    for name in counts {
         let count = status.at(name);
-        if count.number().is_some_and(|count| count > all) {
-            errors.invalid(&count, "cannot be greater than status.replicas");
+        let number = count.number().unwrap_or_default();
+        if number > all {
+            errors.invalid_value(&count, number, "cannot be greater than status.replicas");
         }
     }
     let (ready, available) = (status.at("readyReplicas"), status.at("availableReplicas"));

@@ -29,7 +29,11 @@ pub fn review(
             "namespaces" if call.resource.group.is_empty() => object::name(&object).to_string(),
             _ => call.namespace().to_string(),
         },
-        name: object::name(&object).to_string(),
+        // A name that is still to be generated shows as its prefix.
+        name: match object::name(&object) {
+            "" => object::meta(&object, "generateName").to_string(),
+            name => name.to_string(),
+        },
         object: Some(object),
         old,
         options: options.as_object(kind),

@@ -40,13 +40,13 @@ pub async fn apply(
         if !call.path.subresource.is_empty() {
             return Err(call.not_found());
         }
+        let mut created = desired(call, None, &config, options)?;
         let uid = object::meta(&config, "uid");
         if !uid.is_empty() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(ApiError::conflict(&call.group_resource(), &call.path.name, why));
         }
-        let mut created = desired(call, None, &config, options)?;
         // An apply may name the version that it expects; where there is no object there is nothing to compare it
         // with, and Kubernetes creates one. Clients use it to say "create, but never change".
         if let Some(meta) = created.object.get_mut("metadata").and_then(Value::as_object_mut) {

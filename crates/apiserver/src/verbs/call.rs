@@ -236,6 +236,16 @@ impl Call {
             kind_error.unwrap_or_else(|| self.decode_failed(&bytes, version, kind, error))
         })?;
         let Decoded { mut value, mut strict } = decoded;
+        if let (None, Some(why)) = (schema, crate::custom::mistyped_metadata(&self.resource, &value)) {
+            let sent = value["apiVersion"].as_str().unwrap_or_default();
+            let sent_version = sent.rsplit('/').next().unwrap_or_default();
+            let sent_kind = value["kind"].as_str().unwrap_or_default();
+            if !sent_version.is_empty() && !sent_kind.is_empty() {
+                return Err(ApiError::bad_request(format!(
+                    "{sent_kind} in version {sent_version:?} cannot be handled as a {kind}: {why}"
+                )));
+            }
+        }
         self.check_kind(&mut value, group, version, kind, &bytes)?;
         if schema.is_none() {
             if let Some(why) = crate::custom::mistyped_metadata(&self.resource, &value) {
@@ -274,10 +284,14 @@ impl Call {
 
     /// Fits what a patch has made to the kind: drops fields that it does not have, refuses wrong types.
     pub fn fit(&self, value: Value, validation: FieldValidation) -> Result<Value> {
-        self.fit_or(value, validation, |shown, why| {
+        let mut fitted = self.fit_or(value, validation, |shown, why| {
             let error = FieldError::invalid("patch", shown, why);
             ApiError::invalid("", "", "", &[error])
-        })
+        })?;
+        if !self.resource.origin_is_built_in() {
+            stead_machinery::walk::drop_nulls(&mut fitted, self.resource.schema());
+        }
+        Ok(fitted)
     }
 
     /// As [`Call::fit`], with other words for what does not fit; they get the document and the reason.

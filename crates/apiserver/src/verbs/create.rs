@@ -6,7 +6,7 @@ use super::write_options::{Commit, OptionsKind, WriteOptions};
 use super::{Call, admit, encode, metadata};
 use crate::admission::Operation;
 use crate::error::{ApiError, Result};
-use crate::kinds;
+use crate::kinds::{self, strategy};
 use crate::server::Body;
 use crate::store::{Draft, Record, Write};
 use http::Response;
@@ -99,7 +99,6 @@ pub async fn create_object(
 }
 
 async fn create_once(call: &Call, mut object: Value, ownership: Ownership, options: &WriteOptions) -> Result<Outcome> {
-    fill_metadata(call, &mut object);
     kinds::default(&call.resource, &mut object);
     if ownership == Ownership::Update {
         managed::track(call, &mut object, None, options);
@@ -107,9 +106,14 @@ async fn create_once(call: &Call, mut object: Value, ownership: Ownership, optio
     let mut review = admit::review(call, Operation::Create, object, None, options);
     admit::mutate(call, &mut review).await?;
     let mut object = review.object.take().unwrap_or_default();
+    fill_metadata(call, &mut object);
     kinds::prepare_create(call, &mut object).await?;
     let mut errors = metadata::errors(&call.resource, &object);
-    errors.extend(kinds::create_errors(call, &object));
+    let of_kind = kinds::create_errors(call, &object);
+    if !of_kind.is_empty() && strategy::judges_metadata_last(&call.resource) {
+        errors.clear();
+    }
+    errors.extend(of_kind);
     if !errors.is_empty() {
         return Err(ApiError::invalid(
             &call.resource.group,

@@ -18,8 +18,13 @@ pub enum Ownership {
 /// Gives the fields that a create or update sets to who made it.
 pub fn track(call: &Call, new: &mut Value, old: Option<&Value>, options: &WriteOptions) {
     crate::kinds::before_tracking(&call.resource, new);
+    let before = old.filter(|_| crate::kinds::writes_unowned(&call.resource)).map(|old| {
+        let mut before = old.clone();
+        crate::kinds::drop_unowned(&call.resource, &mut before);
+        before
+    });
     with_kind(call, |kind| {
-        apply::track(old, new, kind, &writer(call, options));
+        apply::track(before.as_ref().or(old), new, kind, &writer(call, options));
     });
     if call.path.subresource == "scale" {
         forget_times(new);
@@ -38,7 +43,7 @@ fn forget_zero(call: &Call, object: &mut Value, options: &WriteOptions) {
 }
 
 /// Kubernetes notes no time for changes through `scale`, and sorts such entries first.
-fn forget_times(object: &mut Value) {
+pub fn forget_times(object: &mut Value) {
     let Some(Value::Array(entries)) = object["metadata"].get_mut("managedFields") else {
         return;
     };
@@ -76,6 +81,7 @@ pub fn writer<'a>(call: &'a Call, options: &'a WriteOptions) -> Writer<'a> {
 /// What the path does not let anybody set, and so nobody comes to own through it.
 fn reset_fields(call: &Call) -> &'static [&'static str] {
     match (call.path.subresource.as_str(), &call.resource.origin) {
+        ("status", Origin::BuiltIn) if call.resource.plural == "deployments" => &["spec", "metadata.labels"],
         ("status", Origin::Custom(_)) => &["spec", "metadata"],
         ("status", Origin::BuiltIn) => &["spec"],
         ("", _) if call.resource.has_status() => &["status"],

@@ -54,7 +54,7 @@ pub fn errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
     }
     shared(object, &mut errors);
     // Most built-in kinds know only standard names; others may name their finalizers as they like.
-    if resource.origin_is_built_in() && resource.group != "coordination.k8s.io" {
+    if resource.origin_is_built_in() && !matches!(resource.group.as_str(), "coordination.k8s.io" | "policy") {
         standard_finalizers(object, &mut errors);
     }
     errors

@@ -150,7 +150,10 @@ fn converted_words(why: &str) -> String {
     } else if wanted.contains('.') {
         format!("cannot restore struct from: {found}")
     } else {
-        format!("cannot convert {found} to {wanted}")
+        match (found, wanted) {
+            ("string", wanted) => format!("unrecognized type: {wanted}"),
+            _ => format!("cannot convert {found} to {wanted}"),
+        }
     }
 }
 

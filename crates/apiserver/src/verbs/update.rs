@@ -36,8 +36,10 @@ pub async fn update(call: &Call, body: Body) -> Result<Response<Body>> {
     let strategy = strategy::of(&call.resource);
     if strategy.create_on_update && call.find(&call.path.name).await?.is_none() {
         check_uid(call, &object, &Value::Null)?;
-        let version = sent_version(&object)?;
-        if call.path.subresource.is_empty() && version.is_none() {
+        sent_version(&object)?;
+        if call.path.subresource.is_empty() {
+            // There is nothing to compare a version with.
+            object::metadata_mut(&mut object).remove("resourceVersion");
             return create_object(call, object, Ownership::Update, &options)
                 .await?
                 .answer(call, 201)

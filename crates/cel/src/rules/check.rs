@@ -1,6 +1,6 @@
 //! What a definition must fulfil before its rules are accepted.
 
-use super::{CompiledRule, Node, environment, paths, program};
+use super::{CompiledRule, Node, Scalar, environment, paths, program};
 use crate::decl::{Decl, MAX_REQUEST_BYTES, Place};
 use crate::escape;
 use crate::types::Type;
@@ -84,6 +84,7 @@ impl<'a> Checks<'a> {
             rules: Vec::new(),
             failures: Vec::new(),
             decl: decl.clone(),
+            scalar: Scalar::of(schema),
             type_name: schema.shape().type_name().unwrap_or_default(),
             topology: Topology::Atomic,
             properties: BTreeMap::new(),
@@ -162,10 +163,24 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Rules on values of which the schema does not say what they are.
+    /// Rules on values of which the schema does not say what they are, and on all values below them.
     fn untyped(&mut self, schema: SchemaRef<'_>, at: &Context) {
+        match schema.shape() {
+            Shape::Object(object) => {
+                for (name, property) in &object.properties {
+                    let inside = at.child(&format!("properties[{name}]"), None);
+                    self.untyped(schema.go(property.node), &inside);
+                }
+                if let Some(values) = object.additional {
+                    self.untyped(schema.go(values), &at.child("additionalProperties", None));
+                }
+            }
+            Shape::List(list) => self.untyped(schema.go(list.items), &at.child("items", None)),
+            _ => {}
+        }
         let constraints = schema.node().constraints.as_deref();
-        if constraints.is_some_and(|constraints| !constraints.rules.is_empty()) {
+        let broken = self.broken.iter().any(|error| error.field.starts_with(&at.path));
+        if !broken && constraints.is_some_and(|constraints| !constraints.rules.is_empty()) {
             let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
                        to convert structural schema to CEL declarations";
             self.errors.push(FieldError::new(
@@ -191,6 +206,7 @@ impl<'a> Checks<'a> {
             rules,
             failures: Vec::new(),
             decl: decl.clone(),
+            scalar: Scalar::of(around),
             type_name: around.shape().type_name().unwrap_or_default(),
             topology: Topology::Atomic,
             properties: BTreeMap::new(),
@@ -218,6 +234,7 @@ impl Node {
                 false => Vec::new(),
             },
             decl: decl.clone(),
+            scalar: Scalar::of(schema),
             type_name: schema.shape().type_name().unwrap_or_default(),
             topology: Topology::Atomic,
             properties: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! What a write of a custom resource must fulfil.
 
-use super::{CompiledRule, CompiledRules, Node};
+use super::{CompiledRule, CompiledRules, Node, Scalar};
 use crate::error::{Budget, EvalError};
 use crate::value::{Value, from_json};
 use serde_json::Value as Json;
@@ -25,16 +25,18 @@ impl CompiledRules {
             current: Some((new, old)),
             parent: None,
         });
-        self.walk(new, old, correlation)
+        self.walk("", new, old, correlation)
     }
 
-    /// Evaluates the rules on a value that stays as it is; nothing is forgiven because it was so before.
-    pub fn validate_kept(&self, value: &Json) -> Verdict {
-        self.walk(value, Some(value), Correlation::default())
+    /// Evaluates the rules on a value at some place that stays as it is or is new; nothing is forgiven because it was
+    /// so before.
+    pub fn validate_at(&self, base: &str, new: &Json, old: Option<&Json>) -> Verdict {
+        self.walk(base, new, old, Correlation::default())
     }
 
-    fn walk<'a>(&self, new: &'a Json, old: Option<&'a Json>, correlation: Correlation<'a>) -> Verdict {
+    fn walk<'a>(&self, base: &'a str, new: &'a Json, old: Option<&'a Json>, correlation: Correlation<'a>) -> Verdict {
         let mut walk = Walk {
+            base,
             verdict: Verdict::default(),
             remaining: Budget::PER_OBJECT,
             path: Vec::new(),
@@ -95,6 +97,8 @@ enum Step<'a> {
 }
 
 struct Walk<'a> {
+    /// Where the value stands.
+    base: &'a str,
     verdict: Verdict,
     remaining: u64,
     /// Made into text only when something is wrong.
@@ -189,6 +193,13 @@ impl<'a> Walk<'a> {
             self.fail(FieldError::invalid(self.here(""), node.type_name, failure.as_str()));
         }
         if node.rules.is_empty() {
+            return Ok(());
+        }
+        if let Some(mistake) = node.scalar.mistake(new) {
+            for rule in node.rules.iter().filter(|rule| rule.program.uses("self")) {
+                let why = format!("{mistake} evaluating rule: {}", rule_name(rule));
+                self.fail(FieldError::invalid(self.here(""), node.type_name, why));
+            }
             return Ok(());
         }
         let value = |json| from_json(json, &node.decl).unwrap_or(Value::Null);
@@ -315,7 +326,7 @@ impl<'a> Walk<'a> {
 
     /// The path of the node, with the rule's own path after it.
     fn here(&self, below: &str) -> String {
-        let mut shown = String::new();
+        let mut shown = self.base.to_string();
         for step in &self.path {
             match step {
                 Step::Field(name) if shown.is_empty() => shown.push_str(name),
@@ -333,6 +344,19 @@ impl<'a> Walk<'a> {
             (true, false) => below.to_string(),
             (false, true) => shown,
             (false, false) => format!("{shown}.{below}"),
+        }
+    }
+}
+
+impl Scalar {
+    /// What is wrong with a value that validation let pass though it is nothing that the schema allows.
+    fn mistake(self, value: &Json) -> Option<&'static str> {
+        match self {
+            Scalar::IntOrString if !value.is_string() && !value.is_i64() => {
+                Some("invalid data, expected XIntOrString value to be either a string or integer")
+            }
+            Scalar::Text if value.is_array() => Some("invalid data, expected string, got []interface {}"),
+            Scalar::IntOrString | Scalar::Text | Scalar::Other => None,
         }
     }
 }

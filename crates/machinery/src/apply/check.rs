@@ -56,7 +56,7 @@ impl Check {
             }
             Shape::String(_) if !value.is_string() => self.refuse(format!(
                 "expected string, got &value.valueUnstructured{{Value:{}}}",
-                go_text(value)
+                go_syntax(value)
             )),
             Shape::Boolean if !value.is_boolean() => {
                 self.refuse(format!("expected boolean, got &{{{}}}", go_text(value)));
@@ -120,6 +120,25 @@ impl Check {
             self.value(item, below);
             self.path.pop();
         }
+    }
+}
+
+/// A value as Go's source would write it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_string(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| format!("{name:?}:{}", go_syntax(value)))
+                .collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+        scalar => scalar.to_string(),
     }
 }
 

@@ -2,14 +2,15 @@
 
 use super::element::{Element, path_text};
 use super::fields::FieldSet;
-use super::managers::Manager;
+use super::managers::{Managed, Manager};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Fields that others own, by owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conflicts {
-    by_manager: BTreeMap<Manager, FieldSet>,
+    /// In the order in which Kubernetes tells them: that of the managers' identities as text.
+    by_manager: BTreeMap<String, (Manager, FieldSet)>,
 }
 
 /// One conflict, as a cause of a `Status` shows it.
@@ -22,8 +23,9 @@ pub struct Cause {
 }
 
 impl Conflicts {
-    pub(super) fn add(&mut self, manager: &Manager, fields: FieldSet) {
-        self.by_manager.insert(manager.clone(), fields);
+    pub(super) fn add(&mut self, manager: &Manager, managed: &Managed, fields: FieldSet) {
+        self.by_manager
+            .insert(manager.identity(managed), (manager.clone(), fields));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -35,16 +37,16 @@ impl Conflicts {
         let left = self
             .by_manager
             .iter()
-            .map(|(manager, own)| (manager.clone(), own.difference(fields)));
+            .map(|(identity, (manager, own))| (identity.clone(), (manager.clone(), own.difference(fields))));
         Conflicts {
-            by_manager: left.filter(|(_, own)| !own.is_empty()).collect(),
+            by_manager: left.filter(|(_, (_, own))| !own.is_empty()).collect(),
         }
     }
 
     /// The causes for the `Status`, each with reason `FieldManagerConflict`.
     pub fn causes(&self) -> Vec<Cause> {
         let mut causes = Vec::new();
-        for (manager, fields) in &self.by_manager {
+        for (manager, fields) in self.by_manager.values() {
             let message = format!("conflict with {}", manager.described());
             fields.each(&mut |path: &[Element]| {
                 causes.push(Cause {
@@ -64,7 +66,7 @@ impl fmt::Display for Conflicts {
             return write!(f, "Apply failed with 1 conflict: {}: {}", only.message, only.field);
         }
         let mut lines = Vec::new();
-        for (manager, fields) in &self.by_manager {
+        for (manager, fields) in self.by_manager.values() {
             lines.push(format!("conflicts with {}:", manager.described()));
             fields.each(&mut |path: &[Element]| lines.push(format!("- {}", path_text(path))));
         }

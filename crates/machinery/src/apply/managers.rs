@@ -81,6 +81,27 @@ impl Manager {
         }
     }
 
+    /// What tells this manager's entry from others, as text that sorts as Kubernetes sorts it.
+    pub(super) fn identity(&self, managed: &Managed) -> String {
+        let mut parts = vec![("manager", self.name.as_str())];
+        match self.operation {
+            Operation::Apply => parts.push(("operation", "Apply")),
+            Operation::Update => {
+                parts.push(("operation", "Update"));
+                parts.push(("apiVersion", self.api_version.as_str()));
+                parts.extend(managed.time.as_deref().map(|time| ("time", time)));
+            }
+        }
+        if !self.subresource.is_empty() {
+            parts.push(("subresource", self.subresource.as_str()));
+        }
+        let parts: Vec<String> = parts
+            .into_iter()
+            .map(|(name, value)| format!("{name:?}:{value:?}"))
+            .collect();
+        format!("{{{}}}", parts.join(","))
+    }
+
     /// The manager as conflict messages name it: `"m" with subresource "status" using apps/v1`.
     pub fn described(&self) -> String {
         let mut text = format!("{:?}", self.name);

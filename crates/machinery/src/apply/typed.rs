@@ -172,10 +172,15 @@ impl<'a> MapForm<'a> {
             .get(field)
             .map(|property| property.node)
             .or(object.additional);
+        // The metadata of an embedded resource is what metadata is everywhere.
+        let unknown_below = match object.embedded_resource && field == "metadata" {
+            true => Unknown::Refused,
+            false => unknown,
+        };
         match node {
             Some(node) => Some(Type::Known {
                 schema: of.go(node),
-                unknown,
+                unknown: unknown_below,
             }),
             None if unknown == Unknown::Kept || object.properties.is_empty() => Some(Type::Deduced),
             None => None,

@@ -80,8 +80,16 @@ fn is_hostname(text: &str) -> bool {
             && label.ends_with(alphanumeric)
             && label.chars().all(|c| c.is_alphanumeric() || c == '-')
     };
+    if let [single] = labels.as_slice() {
+        // A name without dots may have one hyphen, after its first character.
+        let mut rest = single.chars();
+        let first = rest.next().is_some_and(char::is_alphanumeric);
+        let rest = rest.as_str();
+        let rest = rest.strip_prefix('-').unwrap_or(rest);
+        return first && single.len() <= 63 && rest.chars().all(char::is_alphanumeric);
+    }
     let top = labels.last().copied().unwrap_or_default();
-    let plausible_top = labels.len() == 1 || (top.len() >= 2 && top.chars().all(char::is_alphabetic));
+    let plausible_top = top.len() >= 2 && top.chars().all(char::is_alphabetic);
     text.len() <= 255 && labels.iter().all(label) && plausible_top
 }
 

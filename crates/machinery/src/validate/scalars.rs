@@ -16,7 +16,13 @@ static PATTERNS: LazyLock<Mutex<HashMap<Box<str>, Arc<Regex>>>> = LazyLock::new(
 
 /// Why a pattern is no regular expression.
 pub fn pattern_error(pattern: &str) -> Option<String> {
-    Regex::new(pattern).err().map(|error| error.to_string())
+    let error = Regex::new(pattern).err()?;
+    let open = pattern.matches('(').count() > pattern.matches(')').count();
+    Some(match error {
+        // Go's words for the commonest mistake.
+        regex::Error::Syntax(_) if open => format!("error parsing regexp: missing closing ): `{pattern}`"),
+        error => error.to_string(),
+    })
 }
 
 impl Walk {

@@ -27,8 +27,8 @@ fn values_are_refused_in_kubernetes_words() {
         ),
         (
             json!({"type": "integer"}),
-            json!(1.5),
-            "spec: Invalid value: \"number\": spec in body must be of type integer: \"number\"",
+            json!([]),
+            "spec: Invalid value: \"array\": spec in body must be of type integer: \"array\"",
         ),
         (
             json!({"type": "string"}),
@@ -198,4 +198,27 @@ proptest! {
             formats::fits(format, &text);
         }
     }
+}
+
+#[test]
+fn a_fraction_where_a_whole_number_belongs_is_told_twice_and_defaults_are_read_as_written() {
+    let mut schemas = Schemas::default();
+    let whole = schemas.read(&json!({"type": "object", "properties": {"n": {"type": "integer", "format": "int32"}}}));
+    let told = |value: &Value| -> Vec<String> {
+        let errors = validate(value, None, schemas.at(whole));
+        errors.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(
+        told(&json!({"n": 1.5})),
+        [
+            "n: Invalid value: \"float64\": n in body must be of type int32: \"float64\"",
+            "<nil>: Invalid value: \"\": Checked value must be of type integer with format int32 in n",
+        ]
+    );
+    // A value without a fraction is an integer, whatever it is called.
+    assert!(told(&json!({"n": 2.0})).is_empty());
+    let mut schemas = Schemas::default();
+    let either = schemas.read(&json!({"x-kubernetes-int-or-string": true}));
+    assert_eq!(validate(&json!({}), None, schemas.at(either)).len(), 1);
+    assert!(validate_default(&json!({}), schemas.at(either)).is_empty());
 }

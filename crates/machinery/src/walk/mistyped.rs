@@ -107,8 +107,28 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
 
 /// The last part of a type's published name: `DeploymentSpec`.
 fn type_name(schema: SchemaRef<'_>) -> String {
-    let full = schema.arena().name_of(schema.id()).unwrap_or_default();
-    full.rsplit('.').next().unwrap_or_default().to_string()
+    let full = published_name(schema);
+    full.and_then(|full| full.rsplit('.').next())
+        .unwrap_or_default()
+        .to_string()
+}
+
+/// The name under which the type at this place is published.
+pub fn published_name(schema: SchemaRef<'_>) -> Option<&str> {
+    schema.arena().name_of(schema.id()).or_else(|| original(schema))
+}
+
+/// The name of the type that a field has with another way to merge it: the same fields.
+fn original(schema: SchemaRef<'_>) -> Option<&str> {
+    let Shape::Object(own) = schema.shape() else {
+        return None;
+    };
+    let same =
+        |other: SchemaRef<'_>| matches!(other.shape(), Shape::Object(other) if other.properties == own.properties);
+    let mut named = schema.arena().names();
+    named
+        .find(|(_, other)| !own.properties.is_empty() && same(*other))
+        .map(|(name, _)| name)
 }
 
 fn go_type(schema: SchemaRef<'_>) -> String {

@@ -154,6 +154,12 @@ async fn replay(judge: &Judge, file: &PathBuf) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let (ours, theirs) = judge.answers(&sequence).await;
+    for ((step, ours), theirs) in sequence.steps.iter().zip(&ours).zip(&theirs) {
+        say(&format!("{} {} {}", step.id, step.method, step.path));
+        say(&format!("  ours   {} {}", ours.code, ours.body));
+        say(&format!("  theirs {} {}", theirs.code, theirs.body));
+    }
     let found = judge.differences(&sequence).await;
     for difference in &found {
         say(&difference.to_string());

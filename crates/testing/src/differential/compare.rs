@@ -1,6 +1,6 @@
 //! Where the answers of two servers differ.
 
-use super::explained;
+use super::explained::{self, Then};
 use super::sequence::{Sequence, Step};
 use super::side::Answer;
 use serde_json::Value;
@@ -35,12 +35,12 @@ pub struct Comparison {
 pub fn compare(sequence: &Sequence, ours: &[Answer], theirs: &[Answer]) -> Comparison {
     let mut comparison = Comparison::default();
     for (step, (ours, theirs)) in sequence.steps.iter().zip(ours.iter().zip(theirs)) {
-        if let Some(row) = explained::whole_answer(step, ours, theirs) {
+        if let Some((row, then)) = explained::whole_answer(step, ours, theirs) {
             comparison.explained.insert(row);
-            if succeeded(ours) != succeeded(theirs) {
-                break;
+            match then {
+                Then::Stop => break,
+                Then::GoOn => continue,
             }
-            continue;
         }
         let found = of_step(step, ours, theirs, &mut comparison.explained);
         if !found.is_empty() {
@@ -49,10 +49,6 @@ pub fn compare(sequence: &Sequence, ours: &[Answer], theirs: &[Answer]) -> Compa
         }
     }
     comparison
-}
-
-fn succeeded(answer: &Answer) -> bool {
-    (200..300).contains(&answer.code)
 }
 
 fn of_step(step: &Step, ours: &Answer, theirs: &Answer, known: &mut BTreeSet<&'static str>) -> Vec<Difference> {

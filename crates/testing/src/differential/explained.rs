@@ -12,7 +12,17 @@ use serde_json::Value;
 struct Whole {
     /// The first cell of its row.
     row: &'static str,
+    then: Then,
     holds: fn(&Step, &Answer, &Answer) -> bool,
+}
+
+/// What a difference means for the steps after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Only words differ.
+    GoOn,
+    /// The servers may hold different objects from here on.
+    Stop,
 }
 
 /// A rule about one place in answers that have the same code.
@@ -24,10 +34,12 @@ struct Place {
 const WHOLE: &[Whole] = &[
     Whole {
         row: "A request at which kube-apiserver 1.36.4 drops the connection",
+        then: Then::Stop,
         holds: |_, ours, theirs| theirs.code == 0 && ours.code != 0,
     },
     Whole {
         row: "`PUT` or `PATCH` of a Service that is not there, or of its status",
+        then: Then::Stop,
         holds: |step, ours, theirs| {
             let service = matches!(what(&step.path).as_str(), "services/status" | "services");
             let write = step.method == "PUT" || step.method == "PATCH";
@@ -35,7 +47,99 @@ const WHOLE: &[Whole] = &[
         },
     },
     Whole {
+        row: "Apply to the `scale` of a custom resource",
+        then: Then::Stop,
+        holds: |step, ours, theirs| {
+            let applied = what(&step.path) == "things/scale" && step.content_type == "application/apply-patch+yaml";
+            let odd =
+                message(&theirs.body).starts_with("failed to create manager for existing fields: failed to convert");
+            applied && ours.code == 200 && theirs.code == 500 && odd
+        },
+    },
+    Whole {
+        row: "A `scale` of a custom resource with a mistyped field",
+        then: Then::GoOn,
+        holds: |step, ours, theirs| {
+            let unregistered = message(&theirs.body).starts_with("no kind is registered for the type v1.Scale");
+            what(&step.path) == "things/scale" && ours.code == 400 && theirs.code == 400 && unregistered
+        },
+    },
+    Whole {
+        row: "A `deletionTimestamp` that a client sends",
+        then: Then::Stop,
+        holds: |_, ours, theirs| {
+            let sent = |answer: &Answer| {
+                let time = answer.body["metadata"]["deletionTimestamp"].as_str();
+                time.filter(|time| *time != "<time>").map(str::to_string)
+            };
+            sent(ours).is_some() && sent(ours) == sent(theirs) && same_but_versions(ours, theirs)
+        },
+    },
+    Whole {
+        row: "A custom resource of another kind",
+        then: Then::GoOn,
+        holds: |step, ours, theirs| {
+            let of_kind = |cause: &&Value| cause["field"] == "kind";
+            let (ours_told, theirs_told) = (causes(ours), causes(theirs));
+            let custom = what(&step.path) == "things" && ours.code == 422 && theirs.code == 422;
+            custom
+                && ours_told.len() == 1
+                && ours_told
+                    .iter()
+                    .any(|cause| of_kind(&cause) && theirs_told.contains(cause))
+        },
+    },
+    Whole {
+        row: "Costs of rules below what is a map and an object at once",
+        then: Then::GoOn,
+        holds: |_, ours, theirs| {
+            let both = |cause: &Value| says(cause, "additionalProperties and properties are mutual exclusive");
+            let of_cost = |cause: &Value| says(cause, "estimated rule cost");
+            let (ours_told, theirs_told) = (causes(ours), causes(theirs));
+            let known = |cause: &Value| ours_told.contains(cause) || of_cost(cause);
+            ours.code == 422
+                && theirs.code == 422
+                && ours_told.iter().any(both)
+                && ours_told != theirs_told
+                && ours_told.iter().all(|cause| theirs_told.contains(cause))
+                && theirs_told.iter().all(known)
+        },
+    },
+    Whole {
+        row: "Lists that are required and empty",
+        then: Then::Stop,
+        holds: |_, ours, theirs| {
+            let list = |answer: &Answer| match answer.body["kind"].as_str() {
+                Some("LimitRange") => Some(answer.body["spec"]["limits"].clone()),
+                Some("EndpointSlice") => Some(answer.body["endpoints"].clone()),
+                Some("Role" | "ClusterRole") => Some(answer.body["rules"].clone()),
+                _ => None,
+            };
+            let empty = |answer: &Answer| list(answer).is_some_and(|list| list.as_array().is_none_or(Vec::is_empty));
+            empty(ours) && empty(theirs) && same_but_versions(ours, theirs)
+        },
+    },
+    Whole {
+        row: "Apply to a custom resource whose definition is new",
+        then: Then::GoOn,
+        holds: |step, ours, theirs| {
+            let applied = what(&step.path) == "things" && step.content_type == "application/apply-patch+yaml";
+            let untyped = message(&ours.body).starts_with("failed to create typed patch object");
+            applied && untyped && ours.code == 500 && theirs.code == 422
+        },
+    },
+    Whole {
+        row: "A scale beyond 32 bits",
+        then: Then::Stop,
+        holds: |step, ours, theirs| {
+            let replicas = step.body.as_ref().and_then(|body| body["spec"]["replicas"].as_i64());
+            let beyond = replicas.is_some_and(|replicas| i32::try_from(replicas).is_err());
+            beyond && what(&step.path).ends_with("/scale") && ours.code >= 400 && theirs.code == 200
+        },
+    },
+    Whole {
         row: "YAML errors",
+        then: Then::GoOn,
         holds: |_, ours, theirs| {
             let yaml = |answer: &Answer| message(&answer.body).contains("error converting YAML to JSON");
             ours.code == theirs.code && yaml(ours) && yaml(theirs)
@@ -43,6 +147,7 @@ const WHOLE: &[Whole] = &[
     },
     Whole {
         row: "An address for a Service that is refused",
+        then: Then::GoOn,
         holds: |_, ours, theirs| {
             let causes = theirs.body["details"]["causes"].as_array();
             let refused = |cause: &Value| {
@@ -56,12 +161,107 @@ const WHOLE: &[Whole] = &[
     },
 ];
 
-const PLACES: &[Place] = &[];
+const PLACES: &[Place] = &[
+    Place {
+        row: "Several mistakes in what is applied",
+        holds: |_, path, ours, theirs| {
+            let (Some(ours), Some(theirs)) = (ours.as_str(), theirs.as_str()) else {
+                return false;
+            };
+            let typed = |text: &str| text.starts_with("failed to create typed patch object");
+            // Kubernetes stops at some mistakes, and comes to them by chance.
+            let told = mistakes(theirs);
+            let known = !told.is_empty() && told.iter().all(|one| ours.contains(*one));
+            path == ".message" && typed(ours) && typed(theirs) && known
+        },
+    },
+    Place {
+        row: "Go's types of texts in errors",
+        holds: |_, path, ours, theirs| {
+            let (ours, theirs) = match path {
+                ".message" => (ours.as_str(), theirs.as_str()),
+                ".details.causes" if same_length_one(ours, theirs) => {
+                    (ours[0]["message"].as_str(), theirs[0]["message"].as_str())
+                }
+                _ => return false,
+            };
+            let (Some(ours), Some(theirs)) = (ours, theirs) else {
+                return false;
+            };
+            match (ours.rsplit_once(" of type "), theirs.rsplit_once(" of type ")) {
+                (Some((our_place, "string")), Some((their_place, kind))) => {
+                    let named = kind.split_once('.').is_some_and(|(package, name)| {
+                        package.chars().all(|c| c.is_ascii_alphanumeric())
+                            && name.starts_with(|c: char| c.is_ascii_uppercase())
+                            && name.chars().all(|c| c.is_ascii_alphanumeric())
+                    });
+                    our_place == their_place && named
+                }
+                _ => false,
+            }
+        },
+    },
+    Place {
+        row: "Rules on a default that has unknown fields",
+        holds: |_, path, ours, theirs| {
+            let ours = ours.as_array().map(Vec::as_slice).unwrap_or_default();
+            let theirs = theirs.as_array().map(Vec::as_slice).unwrap_or_default();
+            let of_default = |cause: &Value| {
+                let at_default = cause["field"]
+                    .as_str()
+                    .is_some_and(|field| field.ends_with("].default"));
+                let failed = cause["message"]
+                    .as_str()
+                    .is_some_and(|why| why.contains("oldSelf.value() == self"));
+                at_default && failed
+            };
+            path == ".details.causes" && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(of_default)
+        },
+    },
+];
 
-/// The row that explains why two answers to a step differ as a whole.
-pub fn whole_answer(step: &Step, ours: &Answer, theirs: &Answer) -> Option<&'static str> {
+/// Whether two answers differ in nothing but who manages an object, and its version.
+fn same_but_versions(ours: &Answer, theirs: &Answer) -> bool {
+    if !ours.body["metadata"].is_object() || !theirs.body["metadata"].is_object() {
+        return false;
+    }
+    let mut alike = ours.clone();
+    for field in ["managedFields", "resourceVersion"] {
+        alike.body["metadata"][field] = theirs.body["metadata"][field].clone();
+    }
+    ours != theirs && alike == *theirs
+}
+
+fn causes(answer: &Answer) -> &[Value] {
+    let causes = answer.body["details"]["causes"].as_array();
+    causes.map(Vec::as_slice).unwrap_or_default()
+}
+
+fn says(cause: &Value, words: &str) -> bool {
+    cause["message"].as_str().is_some_and(|message| message.contains(words))
+}
+
+/// The single mistakes that a refusal of an apply tells.
+fn mistakes(message: &str) -> Vec<&str> {
+    match message.split_once(": errors:\n") {
+        Some((_, mistakes)) => mistakes.lines().map(str::trim).collect(),
+        None => message
+            .split_once("): ")
+            .map(|(_, mistake)| mistake)
+            .into_iter()
+            .collect(),
+    }
+}
+
+fn same_length_one(ours: &Value, theirs: &Value) -> bool {
+    let one = |value: &Value| value.as_array().is_some_and(|all| all.len() == 1);
+    one(ours) && one(theirs)
+}
+
+/// The row that explains why two answers to a step differ as a whole, and whether what follows can be compared.
+pub fn whole_answer(step: &Step, ours: &Answer, theirs: &Answer) -> Option<(&'static str, Then)> {
     let rule = WHOLE.iter().find(|rule| (rule.holds)(step, ours, theirs));
-    rule.map(|rule| rule.row)
+    rule.map(|rule| (rule.row, rule.then))
 }
 
 /// The row that explains why two answers to a step differ at this place.

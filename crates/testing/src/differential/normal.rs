@@ -127,10 +127,15 @@ impl Names {
             }
             Value::Array(items) => {
                 items.iter_mut().for_each(|item| self.rewrite(item));
-                // A change that nobody sees is no event.
-                items.dedup_by(|next, before| {
-                    next["type"] == "MODIFIED" && next["object"] == before["object"] && rewritten(&next["object"])
-                });
+                without_unseen(items);
+                // Names that were made up are in no order.
+                let made_up = |item: &Value| {
+                    let name = item["metadata"]["name"].as_str();
+                    name.is_some_and(|name| name.contains("<generated"))
+                };
+                if items.iter().any(made_up) {
+                    items.sort_by_cached_key(|item| item["metadata"]["name"].to_string());
+                }
             }
             Value::String(text) => *text = self.text(text),
             _ => {}
@@ -172,6 +177,13 @@ impl Names {
             let mut text = message.to_string();
             for (version, at) in self.versions.iter().rev() {
                 text = text.replace(&version.to_string(), &format!("<version {at}>"));
+            }
+            // Versions of objects that others write to are in no order.
+            if let Some((before, after)) = text.split_once(" in record (")
+                && let Some((version, rest)) = after.split_once(')')
+                && version.parse::<u64>().is_ok()
+            {
+                text = format!("{before} in record (<version>){rest}");
             }
             status["message"] = text.into();
         }
@@ -233,11 +245,26 @@ fn table(table: &mut Value) {
             if cell.as_str().is_some_and(age) {
                 *cell = "<age>".into();
             }
+            if let Some(text) = cell.as_str() {
+                *cell = without_node_ports(text).into();
+            }
             if cell.as_str().is_some_and(|text| text.starts_with("10.96.")) {
                 *cell = "<address>".into();
             }
         }
     }
+}
+
+/// Replaces the ports of nodes in a list of ports: `80:30974/TCP`.
+fn without_node_ports(text: &str) -> String {
+    let shown = text.split(',').map(|port| match port.split_once(':') {
+        Some((own, rest)) if rest.starts_with('3') && rest.contains('/') => {
+            let protocol = rest.split_once('/').map_or("", |(_, protocol)| protocol);
+            format!("{own}:<port>/{protocol}")
+        }
+        _ => port.to_string(),
+    });
+    shown.collect::<Vec<_>>().join(",")
 }
 
 /// An annotation that stands for a field is not there where Kubernetes shows the metadata alone.
@@ -263,6 +290,18 @@ fn definition(object: &mut Value) {
     if let Some(Value::Array(entries)) = metadata.and_then(|metadata| metadata.get_mut("managedFields")) {
         entries.retain(|entry| entry["subresource"] != "status");
     }
+}
+
+/// Takes out events of a watch that show nothing new of their object: a change that nobody sees is no event.
+fn without_unseen(events: &mut Vec<Value>) {
+    let mut last: BTreeMap<String, Value> = BTreeMap::new();
+    events.retain(|event| {
+        let object = &event["object"];
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_string();
+        let unseen = event["type"] == "MODIFIED" && rewritten(object) && last.get(&name) == Some(object);
+        last.insert(name, object.clone());
+        !unseen
+    });
 }
 
 /// Replaces documents that an error repeats: Kubernetes prints its own structs there, with other names for the

@@ -5,7 +5,7 @@ use super::generate;
 use super::normal::normal;
 use super::sequence::Sequence;
 use super::shrink::shrink;
-use super::side::Side;
+use super::side::{Answer, Side};
 use crate::embedded;
 use crate::kubernetes::{Kubernetes, Parts, StartError};
 use futures::StreamExt;
@@ -85,6 +85,12 @@ impl Judge {
 
     /// Sends a sequence to both, and tells where the answers differ.
     pub async fn compare(&self, sequence: &Sequence) -> Comparison {
+        let (ours, theirs) = self.answers(sequence).await;
+        compare(sequence, &ours, &theirs)
+    }
+
+    /// Sends a sequence to both, and gives what they answer, ours first, without what differs by nature.
+    pub async fn answers(&self, sequence: &Sequence) -> (Vec<Answer>, Vec<Answer>) {
         let namespace = format!("d{}", self.namespaces.fetch_add(1, Ordering::Relaxed));
         let before = today();
         let (ours, theirs) = tokio::join!(
@@ -93,13 +99,9 @@ impl Judge {
         );
         if before != today() {
             // Times of two days cannot be told from those that a request names.
-            return Box::pin(self.compare(sequence)).await;
+            return Box::pin(self.answers(sequence)).await;
         }
-        compare(
-            sequence,
-            &normal(sequence, &ours, &before),
-            &normal(sequence, &theirs, &before),
-        )
+        (normal(sequence, &ours, &before), normal(sequence, &theirs, &before))
     }
 
     /// Runs the sequences of a search; what differs is run again, so that only what always differs is told.

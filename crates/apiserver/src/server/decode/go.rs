@@ -67,7 +67,7 @@ pub fn is_narrow(schema: SchemaRef<'_>) -> bool {
 
 /// Package and name of a published type: `v1` and `Container` of `io.k8s.api.core.v1.Container`.
 fn type_name(schema: SchemaRef<'_>) -> Option<(&str, &str)> {
-    let full = schema.arena().name_of(schema.id())?;
+    let full = stead_machinery::walk::published_name(schema)?;
     let (rest, name) = full.rsplit_once('.')?;
     Some((rest.rsplit('.').next().unwrap_or(rest), name))
 }

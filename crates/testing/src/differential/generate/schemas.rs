@@ -245,7 +245,7 @@ pub fn value(story: &mut Story, schema: &Value, right: u32) -> Value {
             ])
             .clone(),
         Some("number") => story
-            .pick(&[json!(0), json!(0.5), json!(2.25), json!(11), json!(1e3)])
+            .pick(&[json!(0), json!(0.5), json!(2.25), json!(11), json!(1000.5)])
             .clone(),
         Some("boolean") => story.one_in(2).into(),
         Some("array") => {
