@@ -5,6 +5,7 @@
 //! rules below them are dropped when compiling, so a write pays for its rules and for nothing else.
 
 mod check;
+mod form;
 mod paths;
 mod validate;
 
@@ -84,7 +85,7 @@ pub fn compile(schema: SchemaRef<'_>, at: &str) -> Result<CompiledRules, Vec<Fie
 /// What can be said of the rules without compiling them.
 pub fn form_errors(schema: SchemaRef<'_>, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    check::forms(schema, at, &mut errors);
+    form::forms(schema, at, &mut errors);
     errors
 }
 

@@ -28,7 +28,7 @@ pub enum PatchError {
 }
 
 /// A value as Go's `%v` prints it, which some error texts contain: `map[a:1 b:[x y]]`.
-pub(crate) fn go_text(value: &Value) -> String {
+pub fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_string(),
         Value::String(text) => text.clone(),

@@ -6,6 +6,7 @@ use crate::store::Record;
 use crate::verbs::{Call, metadata};
 use serde_json::Value;
 use stead_machinery::field::{FieldError, FieldErrorKind};
+use stead_machinery::patch::go_text;
 use stead_machinery::validate::{unique_items, validate};
 use stead_machinery::{schema::SchemaRef, walk};
 
@@ -163,12 +164,7 @@ fn wrong_type(path: &str, value: &Value, wanted: &str) -> String {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    let shown = match value {
-        Value::Null => "<nil>".to_string(),
-        Value::String(text) => text.clone(),
-        Value::Object(_) => "map[]".to_string(),
-        other => other.to_string(),
-    };
+    let shown = go_text(value);
     format!("{path} accessor error: {shown} is of the type {kind}, expected {wanted}")
 }
 

@@ -151,7 +151,7 @@ fn converted_words(why: &str) -> String {
         format!("cannot restore struct from: {found}")
     } else {
         match (found, wanted) {
-            ("string", wanted) => format!("unrecognized type: {wanted}"),
+            ("string" | "bool", wanted) => format!("unrecognized type: {wanted}"),
             _ => format!("cannot convert {found} to {wanted}"),
         }
     }

@@ -4,7 +4,7 @@
 //! row exists. What differs in the nature of two runs, such as times, is no difference and is not here.
 
 use super::compare::{message, what};
-use super::sequence::Step;
+use super::sequence::{Step, put};
 use super::side::Answer;
 use serde_json::Value;
 
@@ -116,7 +116,14 @@ const WHOLE: &[Whole] = &[
                 _ => None,
             };
             let empty = |answer: &Answer| list(answer).is_some_and(|list| list.as_array().is_none_or(Vec::is_empty));
-            empty(ours) && empty(theirs) && same_but_versions(ours, theirs)
+            let without_list = |answer: &Answer| {
+                let mut answer = answer.clone();
+                for pointer in ["/spec/limits", "/endpoints", "/rules"] {
+                    put(&mut answer.body, pointer, &Value::Null);
+                }
+                answer
+            };
+            empty(ours) && empty(theirs) && same_but_versions(&without_list(ours), &without_list(theirs))
         },
     },
     Whole {
@@ -199,6 +206,33 @@ const PLACES: &[Place] = &[
                 }
                 _ => false,
             }
+        },
+    },
+    Place {
+        row: "Which of several mistakes a strategic patch is refused for",
+        holds: |step, path, ours, theirs| {
+            let strategic = step.content_type == "application/strategic-merge-patch+json";
+            let converts = |causes: &Value| {
+                let message = causes[0]["message"].as_str().unwrap_or_default();
+                let words = [
+                    "illegal base64 data",
+                    "unrecognized type: ",
+                    "cannot convert ",
+                    "cannot restore ",
+                ];
+                causes[0]["field"] == "patch" && words.iter().any(|words| message.contains(words))
+            };
+            let base64 = |causes: &Value| {
+                causes[0]["message"]
+                    .as_str()
+                    .is_some_and(|why| why.contains("illegal base64"))
+            };
+            path == ".details.causes"
+                && strategic
+                && same_length_one(ours, theirs)
+                && converts(ours)
+                && converts(theirs)
+                && base64(ours) != base64(theirs)
         },
     },
     Place {
