@@ -47,7 +47,7 @@ pub fn is_convertible(schema: &Value) -> bool {
     let said = |name: &&str| all.get(*name).is_some_and(|value| !value.is_null() && *value != "");
     let closed = all.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false));
     let list_of_items = all.get("items").is_some_and(Value::is_array);
-    if NEVER.iter().any(|name| said(name)) || closed || list_of_items {
+    if NEVER.iter().any(said) || closed || list_of_items {
         return false;
     }
     let single = ["items", "additionalProperties", "not"]
