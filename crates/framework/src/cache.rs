@@ -228,13 +228,15 @@ impl Cache {
     }
 
     /// Changes each object of a kind before it is kept, for every watch of the kind that has no transform of its own:
-    /// what nobody reads need not take memory. Call it before the first store of the kind is asked for.
+    /// what nobody reads need not take memory. Call it before the first store of the kind is asked for; of several
+    /// who do, the first one is heard.
     ///
     /// Whoever writes a whole object from the cache would write what is left of it: do so only where writes are
     /// patches or applies.
     pub fn trim<K: Typed>(&self, change: impl Fn(&mut K) + Send + Sync + 'static) {
         let transform: Transform<K> = Arc::new(change);
-        self.shared.trims.lock().insert(TypeId::of::<K>(), Arc::new(transform));
+        let mut trims = self.shared.trims.lock();
+        trims.entry(TypeId::of::<K>()).or_insert_with(|| Arc::new(transform));
     }
 
     fn trim_of<K: Object>(&self) -> Option<Transform<K>> {

@@ -59,6 +59,7 @@ pub type Identities = Arc<dyn Fn(&str) -> Option<Client> + Send + Sync>;
 pub struct ManagerBuilder {
     client: Client,
     options: ManagerOptions,
+    shared: Option<Cache>,
     probes: Option<TcpListener>,
     metrics: Option<TcpListener>,
     webhooks: Option<Hooks>,
@@ -189,6 +190,13 @@ impl ManagerBuilder {
         self
     }
 
+    /// Reads from the cache of another manager of this process, as whoever that one is, instead of keeping a second
+    /// copy of everything. Whichever of them ends first ends the cache.
+    pub fn sharing(mut self, cache: &Cache) -> Self {
+        self.shared = Some(cache.clone());
+        self
+    }
+
     /// A manager without controllers.
     pub fn build(self) -> Manager {
         let options = self.options;
@@ -200,12 +208,11 @@ impl ManagerBuilder {
         let agent = user_agent(&options);
         let wrap = |fence| crate::client::wrap(self.client.clone(), fence, metrics.clone(), agent.clone());
         let (client, unfenced) = (wrap(fence.clone()), wrap(Fence::open()));
-        let cache = Cache::new(
-            client.clone(),
-            options.namespaces.clone(),
-            options.cache.clone(),
-            metrics.clone(),
-        );
+        let own = || {
+            let (namespaces, settings) = (options.namespaces.clone(), options.cache.clone());
+            Cache::new(client.clone(), namespaces, settings, metrics.clone())
+        };
+        let cache = self.shared.unwrap_or_else(own);
         let dropped = metrics
             .registry()
             .counter("stead_events_dropped_total", "Events that were not sent.", &[]);
@@ -242,6 +249,7 @@ impl Manager {
     pub fn builder(client: Client) -> ManagerBuilder {
         ManagerBuilder {
             client,
+            shared: None,
             probes: None,
             metrics: None,
             webhooks: None,

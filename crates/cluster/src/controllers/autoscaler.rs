@@ -46,6 +46,7 @@ pub fn add_to(manager: &Manager) {
         .may(Rule::new("*", &["*/scale"], &["get", "update"]))
         .may(Rule::new("metrics.k8s.io", &["pods"], &["list"]))
         .may(Rule::new("custom.metrics.k8s.io", &["*"], &["get", "list"]))
+        .may(Rule::new("external.metrics.k8s.io", &["*"], &["get", "list"]))
         .without_resync()
         .concurrency(4);
     manager.add(controller);

@@ -15,7 +15,7 @@ pub fn for_controllers(cache: &Cache) {
     cache.trim::<Deployment>(|deployment| deployment.metadata.managed_fields = None);
 }
 
-/// Says what the cache of the scheduler keeps.
+/// Says what the cache of the scheduler keeps, where it has one of its own.
 pub fn for_scheduler(cache: &Cache) {
     cache.trim::<Pod>(|pod_| {
         pod(pod_);
@@ -31,6 +31,12 @@ pub fn for_scheduler(cache: &Cache) {
 /// Leaves out how a pod's programs are run, and volumes that are made for it alone.
 pub fn pod(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
+    if let Some(status) = &mut pod.status {
+        // Lists are read with room for more elements than there are, and these are large ones.
+        status.container_statuses.iter_mut().for_each(Vec::shrink_to_fit);
+        status.init_container_statuses.iter_mut().for_each(Vec::shrink_to_fit);
+        status.conditions.iter_mut().for_each(Vec::shrink_to_fit);
+    }
     let Some(spec) = &mut pod.spec else { return };
     for container in spec
         .containers

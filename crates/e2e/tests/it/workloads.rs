@@ -227,6 +227,46 @@ fn pods_heal_after_a_kill_and_after_the_loss_of_a_node() {
 }
 
 #[test]
+fn a_node_that_is_cut_off_runs_on_and_is_back_when_it_is_healed() {
+    let Some(up) = cluster() else { return };
+    // Kubernetes' own patience with lost nodes: five minutes, far more than this outage lasts.
+    let web = WEB.replace("tolerationSeconds: 1", "tolerationSeconds: 300");
+    up.apply(&web);
+    rolled_out(&up);
+    let before = pods(&up, "app=web");
+    let on = |node: &str| {
+        let field = format!("spec.nodeName={node}");
+        let names = up.run(&["get", "pods", "-l", "app=web", "--field-selector", &field, "-o", "name"]);
+        names
+            .lines()
+            .next()
+            .and_then(|name| name.strip_prefix("pod/"))
+            .map(str::to_owned)
+    };
+    let pod = on("node-1").expect("pods are spread over the nodes");
+    let process = process_of(&pod);
+    let power = |verb: &str| {
+        let mut command = command(&stead().expect("the binary"), up.place.path());
+        succeeded(command.env("KUBECONFIG", &up.kubeconfig).args(["node", verb, "node-1"]))
+    };
+    assert_eq!(power("partition"), "node/node-1 is cut from the API\n");
+    up.run(&["wait", "node/node-1", "--for=condition=Ready=Unknown", "--timeout=90s"]);
+    assert_eq!(process_of(&pod), process, "its pods run on");
+    up.run(&[
+        "wait",
+        &format!("pod/{pod}"),
+        "--for=condition=Ready=False",
+        "--timeout=30s",
+    ]);
+    assert_eq!(power("heal"), "node/node-1 is on and connected\n");
+    up.run(&["wait", "node/node-1", "--for=condition=Ready", "--timeout=60s"]);
+    rolled_out(&up);
+    up.run(&["wait", &format!("pod/{pod}"), "--for=condition=Ready", "--timeout=60s"]);
+    assert_eq!(process_of(&pod), process, "nothing was started again");
+    assert_eq!(pods(&up, "app=web"), before);
+}
+
+#[test]
 fn a_service_answers_by_name_and_sends_nothing_to_what_is_not_ready() {
     let Some(up) = cluster() else { return };
     up.apply(WEB);

@@ -77,9 +77,10 @@ pub struct Settings {
 pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -> Result<JoinSet<()>> {
     let wanted = |part: Part| settings.parts.as_ref().is_none_or(|parts| parts.contains(&part));
     let mut running = JoinSet::new();
+    let mut shared = None;
     if wanted(Part::Controllers) {
-        let shared = identity::user(gate, "system:kube-controller-manager", &[]);
-        let manager = Manager::builder(shared)
+        let reader = identity::user(gate, "system:kube-controller-manager", &[]);
+        let manager = Manager::builder(reader)
             .name("kube-controller-manager")
             .identities(identity::of_controllers(gate))
             .build();
@@ -90,12 +91,16 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
         };
         controllers::add_to(&manager, &known);
         identity::install_roles(&client_of(gate, "system:stead:bootstrap"), &manager).await?;
+        shared = Some(manager.cache().clone());
         run(&mut running, "controllers", manager, stop);
     }
     if wanted(Part::Scheduler) {
-        let manager = Manager::builder(identity::user(gate, "system:kube-scheduler", &[]))
-            .name("kube-scheduler")
-            .build();
+        let mut builder = Manager::builder(identity::user(gate, "system:kube-scheduler", &[])).name("kube-scheduler");
+        if let Some(cache) = &shared {
+            // One copy of every pod is enough for a process.
+            builder = builder.sharing(cache);
+        }
+        let manager = builder.build();
         scheduler::add_to(&manager);
         run(&mut running, "scheduler", manager, stop);
     }

@@ -1,5 +1,7 @@
 //! The numbers that autoscalers look at, from the metrics APIs.
 
+mod outside;
+
 use super::usage::{self, Measure, Question, Sample, Samples, Target, Tolerance};
 use crate::controllers::pods;
 use jiff::{SignedDuration, Timestamp};
@@ -111,9 +113,15 @@ impl Look<'_> {
         if let Some(source) = &metric.pods {
             return self.pods(&source.metric.name, metric).await;
         }
+        if let Some(source) = &metric.object {
+            return self.object(source).await;
+        }
+        if let Some(source) = &metric.external {
+            return self.external(source).await;
+        }
         Err(Failure {
             reason: "InvalidMetricSourceType",
-            why: format!("metrics of type {} are not supported by this cluster", metric.type_),
+            why: format!("unknown metric source type {:?}", metric.type_),
         })
     }
 

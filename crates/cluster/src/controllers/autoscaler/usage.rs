@@ -35,7 +35,8 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    fn covers(self, ratio: f64) -> bool {
+    /// Whether a ratio of what is to what shall be needs no change.
+    pub fn covers(self, ratio: f64) -> bool {
         1.0 - self.down <= ratio && ratio <= 1.0 + self.up
     }
 }
