@@ -72,7 +72,7 @@ async fn admitted(
     if info.long_running() {
         return route(shared, info, parts, body, query, accepted).await;
     }
-    let _place = shared.in_flight.enter(info.verb)?;
+    let _place = shared.in_flight.enter(info.verb).await?;
     let limit = shared.limits.timeout;
     tokio::time::timeout(limit, route(shared, info, parts, body, query, accepted))
         .await

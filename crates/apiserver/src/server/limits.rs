@@ -41,11 +41,18 @@ impl Default for Limits {
     }
 }
 
+/// How long a request waits for a place: longer than a burst of the cluster's own parts takes, shorter than any
+/// client's patience.
+const PLACE_PATIENCE: Duration = Duration::from_secs(3);
+/// Requests that may wait for a place; more are refused at once.
+const MOST_WAITING: usize = 2_000;
+
 /// Places for requests in flight.
 #[derive(Debug)]
 pub struct InFlight {
     reads: Arc<Semaphore>,
     writes: Arc<Semaphore>,
+    waiting: Semaphore,
 }
 
 impl InFlight {
@@ -53,18 +60,22 @@ impl InFlight {
         InFlight {
             reads: Arc::new(Semaphore::new(limits.reads)),
             writes: Arc::new(Semaphore::new(limits.writes)),
+            waiting: Semaphore::new(MOST_WAITING),
         }
     }
 
-    /// A place for a request of this verb, held until it is dropped.
-    pub fn enter(&self, verb: &str) -> Result<OwnedSemaphorePermit> {
+    /// A place for a request of this verb, held until it is dropped. Those who come when all are taken wait in line.
+    pub async fn enter(&self, verb: &str) -> Result<OwnedSemaphorePermit> {
+        let refused = || ApiError::too_many_requests("Too many requests, please try again later.", 1);
         let places = match verb {
             "get" | "list" => &self.reads,
             _ => &self.writes,
         };
-        places
-            .clone()
-            .try_acquire_owned()
-            .map_err(|_| ApiError::too_many_requests("Too many requests, please try again later.", 1))
+        if let Ok(place) = places.clone().try_acquire_owned() {
+            return Ok(place);
+        }
+        let _waiting = self.waiting.try_acquire().map_err(|_| refused())?;
+        let place = tokio::time::timeout(PLACE_PATIENCE, places.clone().acquire_owned()).await;
+        place.map_err(|_| refused())?.map_err(|_| refused())
     }
 }

@@ -268,6 +268,11 @@ impl Loop {
         });
     }
 
+    /// Runs a write that cannot wait behind others: a node that is late with its lease is taken for lost.
+    fn write_now(&mut self, write: impl Future<Output = Done> + Send + 'static) {
+        self.jobs.spawn(write);
+    }
+
     /// Works until nothing is left that can be done now.
     fn settle(&mut self) {
         loop {

@@ -368,7 +368,7 @@ impl Loop {
             return;
         };
         let (client, config) = (member.client.clone(), member.config.clone());
-        self.write(async move { Done::Renewed(index, api::renew(&client, &config, &uid, now).await) });
+        self.write_now(async move { Done::Renewed(index, api::renew(&client, &config, &uid, now).await) });
     }
 
     fn registered(&mut self, index: usize, result: Result<Node, kube::Error>) {
