@@ -47,6 +47,9 @@ pub fn build(target: &Path) -> Result<()> {
 /// Where cargo keeps the sources of the client that we use.
 fn published() -> Result<PathBuf> {
     let output = cargo().args(["metadata", "--format-version", "1"]).output()?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", output.status);
+    }
     let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let client = packages.into_iter().find(|package| package["name"] == "kube-client");

@@ -6,7 +6,7 @@ mod expressions;
 mod limits;
 mod matching;
 mod nodes;
-mod pod_security;
+pub(crate) mod pod_security;
 mod pods;
 mod policies;
 mod priorities;

@@ -1,7 +1,6 @@
 //! The `stead` binary.
 //!
-//! Everything that it can do is a module of [`commands`]; what people and scripts see of it is described
-//! there and nowhere else.
+//! Everything that it can do is a module of [`commands`], which describes what people and scripts see of it.
 
 mod commands;
 mod failure;
@@ -14,8 +13,7 @@ use std::process::ExitCode;
 use mimalloc::MiMalloc;
 use stead_cluster::node::process::entry;
 
-/// Objects are trees of small pieces, made and dropped on every thread: with the system's allocator that is a fifth of
-/// the server's time.
+/// Objects are trees of small pieces: with the system's allocator that is a fifth of the server's time.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -4,6 +4,7 @@ mod checks;
 
 use super::pods::{self, text};
 use super::{Operation, Review};
+use crate::catalogue::Resource;
 use crate::error::{ApiError, Result};
 use crate::verbs::Call;
 use checks::Level;
@@ -20,7 +21,7 @@ pub fn validate(call: &Call, review: &mut Review) -> Result<()> {
     if review
         .object
         .as_ref()
-        .and_then(|object| template(review, object))
+        .and_then(|object| template(&review.resource, object))
         .is_none()
     {
         return Ok(());
@@ -31,15 +32,13 @@ pub fn validate(call: &Call, review: &mut Review) -> Result<()> {
     let Some(namespace) = call.shared.admission.object("/namespaces", "", &review.namespace) else {
         return Ok(());
     };
-    // Most namespaces say nothing of it.
-    let labels = namespace["metadata"]["labels"].as_object();
-    if !labels.is_some_and(|labels| labels.keys().any(|key| key.starts_with(PREFIX))) {
+    if !is_labelled(&namespace) {
         return Ok(());
     }
     let Some(template) = review
         .object
         .as_ref()
-        .and_then(|object| template(review, object))
+        .and_then(|object| template(&review.resource, object))
         .cloned()
     else {
         return Ok(());
@@ -80,9 +79,25 @@ pub fn validate(call: &Call, review: &mut Review) -> Result<()> {
     Ok(())
 }
 
+/// Whether the namespace of a request wants to hear of pods and of what makes them.
+pub fn is_watching(call: &Call) -> bool {
+    template(&call.resource, &Value::Null).is_some()
+        && call
+            .shared
+            .admission
+            .object("/namespaces", "", call.namespace())
+            .is_some_and(|namespace| is_labelled(&namespace))
+}
+
+/// Most namespaces say nothing of it.
+fn is_labelled(namespace: &Value) -> bool {
+    let labels = namespace["metadata"]["labels"].as_object();
+    labels.is_some_and(|labels| labels.keys().any(|key| key.starts_with(PREFIX)))
+}
+
 /// The pod, or the template of what makes pods.
-fn template<'a>(review: &Review, object: &'a Value) -> Option<&'a Value> {
-    match (review.resource.group.as_str(), review.resource.plural.as_str()) {
+fn template<'a>(resource: &Resource, object: &'a Value) -> Option<&'a Value> {
+    match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "pods") => Some(object),
         ("", "podtemplates") => Some(&object["template"]),
         ("", "replicationcontrollers")

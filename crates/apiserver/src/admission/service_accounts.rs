@@ -2,6 +2,7 @@
 
 use super::pods::{self, text};
 use super::{Review, ServiceAccounts};
+use crate::auth::nodes::Bonds;
 use crate::error::{ApiError, Result};
 use crate::verbs::Call;
 use serde_json::{Value, json};
@@ -116,13 +117,34 @@ pub fn validate(call: &Call, review: &Review) -> Result<()> {
             let why = "a mirror pod may not reference service accounts";
             return Err(ApiError::forbidden(&call.group_resource(), &review.name, why));
         }
-        return Ok(());
+        return match named_by_mirror(call, review, pod) {
+            Some(why) => Err(ApiError::forbidden(&call.group_resource(), &review.name, why)),
+            None => Ok(()),
+        };
     }
     let required = call.shared.settings.service_accounts == ServiceAccounts::Required;
     if required && find(call, &review.namespace, account).is_none() {
         return Err(missing(call, &review.name, &review.namespace, account));
     }
     Ok(())
+}
+
+/// What a mirror pod names although only the API knows it. A node may read what its pods name, and it makes mirror pods
+/// itself: it must not let itself in.
+fn named_by_mirror(call: &Call, review: &Review, pod: &Value) -> Option<&'static str> {
+    let bonds = Bonds::of(&call.key(&review.name), pod).unwrap_or_default();
+    let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let tokens = volumes.any(|volume| {
+        let mut sources = volume["projected"]["sources"].as_array().into_iter().flatten();
+        sources.any(|source| !source["serviceAccountToken"].is_null())
+    });
+    match () {
+        () if !bonds.secrets.is_empty() => Some("a mirror pod may not reference secrets"),
+        () if !bonds.config_maps.is_empty() => Some("a mirror pod may not reference configmaps"),
+        () if !bonds.claims.is_empty() => Some("a mirror pod may not reference persistentvolumeclaims"),
+        () if tokens => Some("a mirror pod may not use serviceAccountToken volume projections"),
+        () => None,
+    }
 }
 
 #[cfg(test)]

@@ -19,9 +19,9 @@ const LEASES: &str = "kube-node-lease";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Bonds {
     pub node: String,
-    secrets: BTreeSet<String>,
-    config_maps: BTreeSet<String>,
-    claims: BTreeSet<String>,
+    pub secrets: BTreeSet<String>,
+    pub config_maps: BTreeSet<String>,
+    pub claims: BTreeSet<String>,
     account: String,
 }
 
@@ -99,6 +99,7 @@ fn concerns(node: &str, wanted: &Attributes, directory: &dyn Directory) -> Resul
             if subresource == "token" && verb != "create" || name.is_empty() {
                 return Err("can only create tokens for individual service accounts".to_string());
             }
+            // A pod without an account, such as a mirror of one that the node made itself, ties none.
             tied(&|pod| pod.account == *name)
         }
         ("", "pods") if verb == "get" && subresource.is_empty() => {
@@ -152,7 +153,7 @@ impl Bonds {
         let node = spec["nodeName"].as_str().filter(|node| !node.is_empty())?;
         let mut bonds = Bonds {
             node: node.to_string(),
-            account: spec["serviceAccountName"].as_str().unwrap_or("default").to_string(),
+            account: spec["serviceAccountName"].as_str().unwrap_or_default().to_string(),
             ..Bonds::default()
         };
         for list in ["initContainers", "containers", "ephemeralContainers"] {

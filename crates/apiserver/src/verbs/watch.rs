@@ -203,7 +203,10 @@ impl Stream {
     /// The next piece of the stream: all events that are at hand, up to a size. `None` at the end.
     pub async fn next_piece(&mut self) -> Option<Vec<u8>> {
         let mut piece = Vec::new();
-        self.pace.turn().await;
+        // What was there already is sent as fast as the client takes it.
+        if self.initial.is_empty() {
+            self.pace.turn().await;
+        }
         loop {
             match std::mem::replace(&mut self.state, State::Running) {
                 State::Running => {}

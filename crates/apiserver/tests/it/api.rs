@@ -59,6 +59,11 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
+    pub fn warnings(&self) -> Vec<String> {
+        let all = self.headers.get_all("warning").iter();
+        all.map(|warning| warning.to_str().unwrap().to_string()).collect()
+    }
+
     /// The object, if the request succeeded.
     #[track_caller]
     pub fn ok(self) -> Value {

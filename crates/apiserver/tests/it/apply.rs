@@ -184,3 +184,100 @@ data: {a: b}
     let (code, reason, _) = apply(&api, path, "one", note).await.failure();
     assert_eq!((code, reason.as_str()), (409, "Conflict"));
 }
+
+/// Applies once more and tries the same without effect: what is answered at a glance must be what the long way says.
+async fn alike(api: &Api, path: &str, config: &str) -> Answer {
+    let tried = apply(api, path, "one&dryRun=All", config).await;
+    let applied = apply(api, path, "one", config).await;
+    assert_eq!((applied.code, applied.warnings()), (tried.code, tried.warnings()));
+    if applied.code == 200 {
+        let (mut applied, mut tried) = (applied.json(), tried.json());
+        for object in [&mut applied, &mut tried] {
+            object["metadata"]["resourceVersion"] = Value::Null;
+        }
+        assert_eq!(applied, tried);
+    }
+    applied
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGET: &str = "/apis/example.com/v1/namespaces/default/widgets/w";
+
+fn widgets(spec: Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}],
+        },
+    })
+}
+
+fn widget(spec: Value) -> String {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}).to_string()
+}
+
+#[tokio::test]
+async fn a_default_below_an_applied_empty_object_stays() {
+    let api = Api::start().await;
+    let spec = json!({"type": "object", "properties": {"seq": {"type": "integer"},
+        "foo": {"type": "object", "properties": {"x": {"type": "integer", "default": 1}}}}});
+    api.post(DEFINITIONS, widgets(spec)).await.ok();
+    let config = widget(json!({"seq": 1, "foo": {}}));
+    let first = apply(&api, WIDGET, "one", &config).await.ok();
+    assert_eq!(first["spec"], json!({"seq": 1, "foo": {"x": 1}}));
+    assert_eq!(alike(&api, WIDGET, &config).await.ok(), first);
+    // Where somebody steers admission every apply goes the long way.
+    let hook = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "elsewhere"}, "webhooks": [{"name": "a.example.com", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "rules": [{"apiGroups": ["other"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["*"]}]}]});
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    api.post(hooks, hook).await.ok();
+    for _ in 0..3 {
+        assert_eq!(alike(&api, WIDGET, &config).await.ok(), first);
+    }
+}
+
+#[tokio::test]
+async fn rules_about_the_past_are_asked_of_an_apply_that_changes_nothing() {
+    let api = Api::start().await;
+    let spec = json!({"type": "object", "properties": {"seq": {"type": "integer",
+        "x-kubernetes-validations": [{"rule": "self > oldSelf", "message": "must grow"}]}}});
+    api.post(DEFINITIONS, widgets(spec)).await.ok();
+    let config = widget(json!({"seq": 1}));
+    apply(&api, WIDGET, "one", &config).await.ok();
+    assert_eq!(alike(&api, WIDGET, &config).await.code, 422);
+}
+
+#[tokio::test]
+async fn a_schema_that_changed_is_asked_of_an_apply_that_changes_nothing() {
+    let api = Api::start().await;
+    let kind = |name: &str| json!({"type": "object", "properties": {"size": {"type": name}}});
+    api.post(DEFINITIONS, widgets(kind("string"))).await.ok();
+    let config = widget(json!({"size": "big"}));
+    apply(&api, WIDGET, "one", &config).await.ok();
+    assert_eq!(alike(&api, WIDGET, &config).await.code, 200);
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    api.merge(&path, json!({"spec": widgets(kind("integer"))["spec"]}))
+        .await
+        .ok();
+    assert_eq!(alike(&api, WIDGET, &config).await.code, 500);
+}
+
+#[tokio::test]
+async fn warnings_of_pod_security_come_with_every_apply() {
+    let api = Api::start().await;
+    let labels = json!({"metadata": {"labels": {"pod-security.kubernetes.io/warn": "restricted"}}});
+    api.merge("/api/v1/namespaces/default", labels).await.ok();
+    let first = apply(&api, DEPLOYMENT, "one", WEB).await;
+    assert!(
+        first
+            .warnings()
+            .iter()
+            .any(|warning| warning.contains("would violate PodSecurity"))
+    );
+    assert_eq!(alike(&api, DEPLOYMENT, WEB).await.warnings(), first.warnings());
+}

@@ -191,6 +191,16 @@ async fn a_node_changes_itself_and_its_pods_and_nothing_of_others() {
             "can only create mirror pods",
         ),
         (
+            "POST",
+            pods.to_string(),
+            {
+                let mut mirror = pod("two", "n1");
+                mirror["metadata"] = json!({"name": "mirror", "annotations": {"kubernetes.io/config.mirror": "x"}});
+                mirror
+            },
+            "a mirror pod may not reference secrets",
+        ),
+        (
             "PATCH",
             format!("{pods}/one/status"),
             json!({"metadata": {"labels": {"app": "x"}}}),

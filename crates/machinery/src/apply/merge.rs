@@ -133,7 +133,8 @@ pub(super) fn remove(value: &Value, fields: &FieldSet, kind: Type<'_>) -> Option
 fn keep(value: &Value, (member, below): (bool, Option<&FieldSet>), kind: Type<'_>) -> Option<Value> {
     match below {
         _ if member => None,
-        Some(below) => remove(value, below, kind),
+        // What is emptied stays as nothing: whether its place goes too is for those who own the place.
+        Some(below) => Some(remove(value, below, kind).unwrap_or(Value::Null)),
         None => Some(value.clone()),
     }
 }

@@ -22,23 +22,37 @@ async fn a_deployment_gets_its_replica_set_from_the_real_controllers() {
     let Some(cluster) = kubernetes(Parts::All).await else {
         return;
     };
-    let client = cluster.client().await.unwrap();
+    a_deployment_gets_its_replica_set(cluster.client().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_deployment_gets_its_replica_set_from_the_controllers_in_a_test() {
+    let cluster = stead_test::Cluster::builder()
+        .seed(7)
+        .controllers()
+        .start()
+        .await
+        .unwrap();
+    a_deployment_gets_its_replica_set(cluster.client()).await;
+}
+
+async fn a_deployment_gets_its_replica_set(client: kube::Client) {
     let deployment: Deployment = serde_json::from_value(serde_json::json!({
         "metadata": {"name": "web"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {
             "metadata": {"labels": {"app": "web"}},
             "spec": {"containers": [{"name": "web", "image": "stead/hello"}]}}},
     }))
-    .unwrap();
+    .expect("a Deployment");
     Api::<Deployment>::default_namespaced(client.clone())
         .create(&PostParams::default(), &deployment)
         .await
-        .unwrap();
+        .expect("a created Deployment");
     let sets: Api<ReplicaSet> = Api::default_namespaced(client);
     stead_test::wait::until("a ReplicaSet of the Deployment", Duration::from_secs(30), || async {
         let found = sets.list(&Default::default()).await.map_err(|e| e.to_string())?;
         found.items.into_iter().next().ok_or_else(|| "none".to_string())
     })
     .await
-    .unwrap();
+    .expect("a ReplicaSet");
 }

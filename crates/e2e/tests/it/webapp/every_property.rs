@@ -21,8 +21,19 @@ use tokio::task::JoinSet;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const WORKERS: usize = 6;
-/// How far the walk goes into types that are Kubernetes' own; ours end earlier.
+/// How far the walk goes into types that are Kubernetes' own.
 const DEPTH: usize = 3;
+/// The parts of the spec whose types are ours, which are walked to their ends.
+const OURS: &[&str] = &[
+    "strategy",
+    "ingress",
+    "route",
+    "network",
+    "disruption",
+    "sleep",
+    "recovery",
+    "monitoring",
+];
 /// How many of the strings are tried beside the one that is meant.
 const SIMPLE: usize = 6;
 
@@ -113,7 +124,8 @@ fn schema() -> Value {
 /// Every property, down to a depth.
 fn properties(schema: &Value, place: &[Step], found: &mut Vec<Vec<Step>>) {
     let depth = place.iter().filter(|step| matches!(step, Step::Field(_))).count();
-    if depth >= DEPTH {
+    let ours = matches!(place.first(), Some(Step::Field(name)) if OURS.contains(&name.as_str()));
+    if depth >= DEPTH && !ours {
         return;
     }
     if let Some(fields) = schema["properties"].as_object() {

@@ -100,8 +100,8 @@ fn container(app: &WebApp, security: &Security) -> Container {
     hardened(main, security)
 }
 
-/// When a node pulls an image that says nothing of it. The server would fill in the same, once: it would keep what it
-/// filled in for another image.
+/// When a node pulls an image of which nothing is said: always, where another image may appear under the same name. The
+/// server fills something in as well, and keeps it when the image becomes another one.
 fn pull_policy(image: &str) -> &'static str {
     let moving = image.parse::<ImageReference>().is_ok_and(|image| image.is_moving());
     if moving { "Always" } else { "IfNotPresent" }
