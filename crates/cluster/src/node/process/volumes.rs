@@ -236,8 +236,10 @@ impl Volumes<'_> {
             .create_token_request(account, &PostParams::default(), &request)
             .await;
         let answer = answer.map_err(|error| mount_error(format!("failed to fetch token: {error}")))?;
-        let token = answer.status.unwrap_or_default().token.unwrap_or_default();
-        self.tokens.put(wanted, token.clone(), self.now);
+        let status = answer.status.unwrap_or_default();
+        let token = status.token.unwrap_or_default();
+        let expires = status.expiration_timestamp.map(|time| time.0);
+        self.tokens.put(wanted, token.clone(), self.now, expires);
         Ok(token)
     }
 

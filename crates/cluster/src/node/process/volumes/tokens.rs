@@ -36,9 +36,11 @@ impl Tokens {
         Some(held.token.clone())
     }
 
-    /// Keeps a token until four fifths of its life are over.
-    pub fn put(&self, wanted: Wanted, token: String, now: Timestamp) {
-        let life = SignedDuration::from_secs(wanted.seconds.saturating_mul(4) / 5).min(LONGEST);
+    /// Keeps a token until four fifths of its life are over, which the server may have made shorter than was asked for.
+    pub fn put(&self, wanted: Wanted, token: String, now: Timestamp, expires: Option<Timestamp>) {
+        let asked = SignedDuration::from_secs(wanted.seconds);
+        let given = expires.map_or(asked, |expires| expires.duration_since(now));
+        let life = SignedDuration::from_secs(given.as_secs().saturating_mul(4) / 5).min(LONGEST);
         let renew_at = now.checked_add(life).unwrap_or(Timestamp::MAX);
         self.0.lock().insert(wanted, Held { token, renew_at });
     }
@@ -64,10 +66,13 @@ mod tests {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let after = |minutes: i64| start + SignedDuration::from_mins(minutes);
         assert_eq!(tokens.get(&wanted("a"), start), None);
-        tokens.put(wanted("a"), "first".to_owned(), start);
+        tokens.put(wanted("a"), "first".to_owned(), start, None);
         assert_eq!(tokens.get(&wanted("a"), after(47)).as_deref(), Some("first"));
         assert_eq!(tokens.get(&wanted("a"), after(48)), None);
         assert_eq!(tokens.get(&wanted("b"), start), None);
+        tokens.put(wanted("c"), "short".to_owned(), start, Some(after(10)));
+        assert_eq!(tokens.get(&wanted("c"), after(7)).as_deref(), Some("short"));
+        assert_eq!(tokens.get(&wanted("c"), after(8)), None);
         tokens.forget("a");
         assert_eq!(tokens.get(&wanted("a"), start), None);
     }
