@@ -6,7 +6,7 @@ use stead_test::kubernetes::StartError;
 
 /// The seed that every change is tried with, and its first sequences.
 const SEED: u64 = 1_360_004;
-const SEQUENCES: u64 = 7;
+const SEQUENCES: u64 = 650;
 
 /// Both servers, or `None` after saying that this test cannot run.
 async fn judge() -> Option<Judge> {
