@@ -28,14 +28,21 @@ pub enum Bench {
     Framework,
 }
 
+/// What is measured, of any comparison with the real thing.
 #[derive(clap::Args)]
-pub struct Options {
+struct Sides {
     /// Measure ours alone
     #[arg(long)]
     alone: bool,
     /// Measure this program instead of building one for release
     #[arg(long)]
     program: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    sides: Sides,
     /// Objects that are created and read one by one
     #[arg(long, default_value_t = 4_000)]
     objects: usize,
@@ -70,13 +77,13 @@ fn api(options: Options) -> Result<()> {
         seconds: options.seconds,
         connections: options.connections,
     };
-    let program = servers::program(options.program)?;
+    let program = servers::program(options.sides.program)?;
     let ours = servers::stead(&program, &["--parts", "api"])?;
     eprintln!("measuring stead");
     let mut our_results = work::measure(&ours, &plan)?;
     our_results.filled = work::fill(&ours, &plan, options.fill)?;
     drop(ours);
-    let theirs = if options.alone {
+    let theirs = if options.sides.alone {
         None
     } else {
         eprintln!("measuring kube-apiserver and etcd");

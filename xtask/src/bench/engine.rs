@@ -12,7 +12,7 @@ use super::servers::{self, Server};
 use super::table::{Better, compared};
 use anyhow::Result;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a cluster is watched while it has nothing to do.
@@ -22,12 +22,8 @@ const REST: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Measure ours alone
-    #[arg(long)]
-    alone: bool,
-    /// Measure this program instead of building one for release
-    #[arg(long)]
-    program: Option<PathBuf>,
+    #[command(flatten)]
+    sides: super::Sides,
     /// How many times a Deployment of three is rolled out; the median counts
     #[arg(long, default_value_t = 15)]
     rounds: usize,
@@ -48,10 +44,10 @@ struct Results {
 }
 
 pub fn run(options: Options) -> Result<()> {
-    let program = servers::program(options.program.clone())?;
+    let program = servers::program(options.sides.program.clone())?;
     eprintln!("measuring stead");
     let ours = measure(&options, &|nodes| planes::stead(&program, nodes))?;
-    let theirs = if options.alone {
+    let theirs = if options.sides.alone {
         None
     } else {
         eprintln!("measuring the real control plane");
