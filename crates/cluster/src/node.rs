@@ -7,6 +7,7 @@ pub mod agent;
 pub mod api;
 pub mod events;
 pub mod fault;
+mod follow;
 pub mod hollow;
 pub mod network;
 pub mod plan;

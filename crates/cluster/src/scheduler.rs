@@ -247,7 +247,7 @@ impl Scheduler {
             let patch = json!({"status": {"conditions": conditions}});
             let marked = match context.writer().patch_status(&**victim, patch).await {
                 Err(error) if error.is_not_found() => continue,
-                other => other?,
+                other => other?.object()?,
             };
             context.writer().delete(&marked, Propagation::Background).await?;
             let note = format!("Preempted by pod {uid} on node {}", candidate.node);

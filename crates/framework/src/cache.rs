@@ -5,9 +5,12 @@
 
 mod contents;
 mod decode;
+mod directory;
 mod index;
+mod progress;
 mod reflector;
 mod revision;
+mod sink;
 mod store;
 mod upheaval;
 
@@ -19,6 +22,7 @@ use crate::kind::{Kind, Object, Scope, Typed};
 use crate::metrics::Metrics;
 use kube::Client;
 use parking_lot::Mutex;
+use sink::{Shaped, Sink};
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -169,18 +173,17 @@ struct Known {
     transformed: bool,
     store: Arc<dyn Any + Send + Sync>,
     facts: Arc<dyn StoreFacts>,
-    start: Option<Start>,
+    /// What is to be watched, until it is.
+    waiting: Option<Selection>,
 }
 
-/// What a reflector keeps of its kind.
-struct Selection<K> {
+/// What a reflector asks for, and where it puts it.
+struct Selection {
+    sink: Arc<dyn Sink>,
     labels: Option<String>,
     fields: Option<String>,
-    transform: Option<Transform<K>>,
     need: Need,
 }
-
-type Start = Box<dyn FnOnce(&Cache) + Send>;
 
 /// What can be asked of a store without knowing its type.
 pub trait StoreFacts: Send + Sync {
@@ -296,13 +299,21 @@ impl Cache {
         }
         let store = Store::<K>::new(kind.clone(), self.shared.metrics.clone());
         let selection = Selection {
+            sink: Arc::new(Shaped {
+                store: store.clone(),
+                transform: transform.clone().or_else(|| self.trim_of()),
+            }),
             labels: labels.clone(),
             fields: fields.clone(),
-            transform: transform.clone().or_else(|| self.trim_of()),
             need,
         };
-        let start = self.starter(store.clone(), selection);
-        let running = informers.running;
+        let waiting = match informers.running {
+            true => {
+                self.reflect(&selection);
+                None
+            }
+            false => Some(selection),
+        };
         informers.known.push(Known {
             of: TypeId::of::<K>(),
             kind,
@@ -311,49 +322,39 @@ impl Cache {
             transformed: transform.is_some(),
             store: Arc::new(store.clone()),
             facts: Arc::new(store.clone()),
-            start: None,
+            waiting,
         });
-        match running {
-            true => start(self),
-            false => {
-                if let Some(known) = informers.known.last_mut() {
-                    known.start = Some(start);
-                }
-            }
-        }
         store
     }
 
-    /// What starts the reflectors of a store: one, or one for each namespace.
-    fn starter<K: Object>(&self, store: Store<K>, selection: Selection<K>) -> Start {
-        Box::new(move |cache| {
-            let parts = match (&cache.shared.namespaces, store.kind().scope) {
-                (Namespaces::Only(list), Scope::Namespaced) => list.iter().cloned().map(Some).collect(),
-                _ => vec![None],
+    /// Starts the reflectors of a store: one, or one for each namespace.
+    fn reflect(&self, selection: &Selection) {
+        let kind = selection.sink.progress().kind();
+        let parts = match (&self.shared.namespaces, kind.scope) {
+            (Namespaces::Only(list), Scope::Namespaced) => list.iter().cloned().map(Some).collect(),
+            _ => vec![None],
+        };
+        selection.sink.progress().expect_parts(parts.len());
+        for namespace in parts {
+            let reflector = reflector::Reflector {
+                client: self.shared.client.clone(),
+                sink: selection.sink.clone(),
+                namespace,
+                labels: selection.labels.clone(),
+                fields: selection.fields.clone(),
+                need: selection.need,
+                settings: self.shared.settings.clone(),
+                part: self.shared.upheavals.join(),
+                upheavals: self.shared.upheavals.clone(),
             };
-            store.expect_parts(parts.len());
-            for namespace in parts {
-                let reflector = reflector::Reflector {
-                    client: cache.shared.client.clone(),
-                    store: store.clone(),
-                    namespace,
-                    labels: selection.labels.clone(),
-                    fields: selection.fields.clone(),
-                    transform: selection.transform.clone(),
-                    need: selection.need,
-                    settings: cache.shared.settings.clone(),
-                    part: cache.shared.upheavals.join(),
-                    upheavals: cache.shared.upheavals.clone(),
-                };
-                let stop = cache.shared.stop.clone();
-                cache.shared.tasks.spawn(async move {
-                    tokio::select! {
-                        () = stop.cancelled() => {}
-                        () = reflector.run() => {}
-                    }
-                });
-            }
-        })
+            let stop = self.shared.stop.clone();
+            self.shared.tasks.spawn(async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = reflector.run() => {}
+                }
+            });
+        }
     }
 
     /// Starts every watch that was asked for, and from now on each one that is asked for.
@@ -361,8 +362,8 @@ impl Cache {
         let mut informers = self.shared.informers.lock();
         informers.running = true;
         for known in &mut informers.known {
-            if let Some(start) = known.start.take() {
-                start(self);
+            if let Some(selection) = known.waiting.take() {
+                self.reflect(&selection);
             }
         }
     }
@@ -409,7 +410,7 @@ impl Cache {
     }
 
     /// Ends every watch, and does not wait for that.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.shared.stop.cancel();
     }
 

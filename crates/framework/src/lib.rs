@@ -127,4 +127,4 @@ pub use outcome::{Dependency, Outcome};
 pub use plan::{Action, Child, Cleanup, Deletion, Ownership, Plan, Prune, Replace, Severity};
 pub use rbac::Rule;
 pub use reconciler::{Context, Operator, Reconciler};
-pub use writer::{Draft, Mode, Propagation, Verb, Writer};
+pub use writer::{Answer, Draft, Mode, Propagation, Verb, Writer};

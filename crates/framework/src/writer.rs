@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// Whether writes are sent.
@@ -149,6 +150,29 @@ impl Draft {
     }
 }
 
+/// The object as the API server has it after a write. Most who write do not look at it, so it is decoded when it is
+/// asked for.
+pub struct Answer<K> {
+    kind: Kind,
+    key: Key,
+    value: Value,
+    of: PhantomData<fn() -> K>,
+}
+
+impl<K: DeserializeOwned> Answer<K> {
+    /// The object.
+    pub fn object(&self) -> Result<K, Error> {
+        decode(&self.kind, &self.key, &self.value)
+    }
+}
+
+impl<K> Answer<K> {
+    /// The object, as it was sent.
+    pub fn json(&self) -> &Value {
+        &self.value
+    }
+}
+
 impl Writer {
     /// A writer that sends with a client, in the name of a field manager.
     pub fn new(client: Client, manager: &str, mode: Mode) -> Self {
@@ -184,35 +208,40 @@ impl Writer {
     }
 
     /// Creates an object. Give it a fixed name: a retry after a lost answer must not create a second one.
-    pub async fn create<K: Typed + Serialize>(&self, object: &K) -> Result<K, Error> {
+    pub async fn create<K: Typed + Serialize>(&self, object: &K) -> Result<Answer<K>, Error> {
         let draft = Draft::new(Verb::Create, Kind::of::<K>(), Key::of(object), body_of(object)?);
         self.send_typed(draft).await
     }
 
     /// Replaces an object. It carries the resourceVersion that was read, so that nobody's change is lost.
-    pub async fn update<K: Typed + Serialize>(&self, object: &K) -> Result<K, Error> {
+    pub async fn update<K: Typed + Serialize>(&self, object: &K) -> Result<Answer<K>, Error> {
         let draft = Draft::new(Verb::Update, Kind::of::<K>(), Key::of(object), body_of(object)?);
         self.send_typed(draft).await
     }
 
     /// Replaces an object's status, with the resourceVersion that was read.
-    pub async fn update_status<K: Typed + Serialize>(&self, object: &K) -> Result<K, Error> {
+    pub async fn update_status<K: Typed + Serialize>(&self, object: &K) -> Result<Answer<K>, Error> {
         let draft = Draft::new(Verb::Update, Kind::of::<K>(), Key::of(object), body_of(object)?);
         self.send_typed(draft.subresource("status")).await
     }
 
     /// Changes an object by a JSON merge patch; refused if the object is not the one that was read (by UID
     /// and resourceVersion).
-    pub async fn patch<K: Typed>(&self, read: &K, patch: Value) -> Result<K, Error> {
+    pub async fn patch<K: Typed>(&self, read: &K, patch: Value) -> Result<Answer<K>, Error> {
         self.merge(read, patch, None).await
     }
 
     /// Changes an object's status by a JSON merge patch; refused if the object is not the one that was read.
-    pub async fn patch_status<K: Typed>(&self, read: &K, patch: Value) -> Result<K, Error> {
+    pub async fn patch_status<K: Typed>(&self, read: &K, patch: Value) -> Result<Answer<K>, Error> {
         self.merge(read, patch, Some("status")).await
     }
 
-    async fn merge<K: Typed>(&self, read: &K, patch: Value, subresource: Option<&'static str>) -> Result<K, Error> {
+    async fn merge<K: Typed>(
+        &self,
+        read: &K,
+        patch: Value,
+        subresource: Option<&'static str>,
+    ) -> Result<Answer<K>, Error> {
         let mut patch = patch;
         pin(&mut patch, read.meta());
         let mut draft = Draft::new(Verb::Patch, Kind::of::<K>(), Key::of(read), patch);
@@ -222,7 +251,7 @@ impl Writer {
     }
 
     /// Applies an object server-side: only the fields that it has, in our field manager's name, by force.
-    pub async fn apply<K: Typed + Serialize>(&self, object: &K) -> Result<K, Error> {
+    pub async fn apply<K: Typed + Serialize>(&self, object: &K) -> Result<Answer<K>, Error> {
         let draft = Draft::new(Verb::Apply, Kind::of::<K>(), Key::of(object), body_of(object)?);
         self.send_typed(draft).await
     }
@@ -270,7 +299,7 @@ impl Writer {
     pub async fn read<K: Typed>(&self, key: &Key) -> Result<Option<K>, Error> {
         let kind = Kind::of::<K>();
         match self.read_dynamic(&kind, key).await? {
-            Some(value) => decode(&kind, key, value).map(Some),
+            Some(value) => decode(&kind, key, &value).map(Some),
             None => Ok(None),
         }
     }
@@ -333,10 +362,15 @@ impl Writer {
         }
     }
 
-    async fn send_typed<K: DeserializeOwned>(&self, draft: Draft) -> Result<K, Error> {
+    async fn send_typed<K>(&self, draft: Draft) -> Result<Answer<K>, Error> {
         let (kind, key) = (draft.kind.clone(), draft.key.clone());
-        let answer = self.send(draft).await?;
-        decode(&kind, &key, answer)
+        let value = self.send(draft).await?;
+        Ok(Answer {
+            kind,
+            key,
+            value,
+            of: PhantomData,
+        })
     }
 
     fn query(&self, draft: &Draft) -> String {
@@ -405,8 +439,9 @@ fn body_of<K: Serialize + Resource<DynamicType = ()>>(object: &K) -> Result<Valu
         .map_err(|error| Error::api(format!("write {}", K::kind(&())), kube::Error::SerdeError(error)))
 }
 
-fn decode<K: DeserializeOwned>(kind: &Kind, key: &Key, value: Value) -> Result<K, Error> {
-    serde_json::from_value(value).map_err(|error| Error::Undecodable {
+/// From text, as the cache decodes objects: a second way for every type would be much code for few calls.
+fn decode<K: DeserializeOwned>(kind: &Kind, key: &Key, value: &Value) -> Result<K, Error> {
+    serde_json::from_str(&value.to_string()).map_err(|error| Error::Undecodable {
         kind: Box::new(kind.clone()),
         key: key.clone(),
         message: error.to_string(),

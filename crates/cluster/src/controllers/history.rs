@@ -49,7 +49,8 @@ impl History {
             .find(|revision| revision.metadata.name.as_deref() == Some(name))?;
         let mut template = found.data.as_ref()?.0["spec"]["template"].clone();
         template.as_object_mut()?.remove("$patch");
-        serde_json::from_value(template).ok()
+        // From text, as the cache decodes it: another way for all types of a pod is not worth its code.
+        serde_json::from_str(&template.to_string()).ok()
     }
 }
 
@@ -86,7 +87,11 @@ pub async fn sync<O: Typed>(
         Some(at) if at + 1 == revisions.len() => {}
         Some(at) => {
             let again = revisions.remove(at);
-            let again = context.writer().patch(&*again, json!({"revision": next})).await?;
+            let again = context
+                .writer()
+                .patch(&*again, json!({"revision": next}))
+                .await?
+                .object()?;
             revisions.push(Arc::new(again));
         }
         None => {

@@ -306,7 +306,7 @@ async fn unfinalize(context: &Context, pod: &Pod) -> Result<Option<Pod>, Error> 
     let patch = json!({"metadata": {"finalizers": rest}});
     match context.writer().patch(pod, patch).await {
         Err(error) if error.is_not_found() => Ok(None),
-        other => other.map(Some),
+        other => other?.object().map(Some),
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::api::{self, Written};
 use super::fault::Power;
+use super::follow::Watches;
 use super::plan::{self, Action, Presence, Question};
 use super::registration::{LEASE_RENEWAL, NodeConfig, STATUS_RENEWAL};
 use super::runtime::{Notice, Readiness, Running, Runtime, RuntimeError, What};
@@ -15,17 +16,16 @@ use super::status::{self, Host};
 use super::timers::Timers;
 use super::voices::Voices;
 use crate::clock::{Clock, after};
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::runtime::watcher;
-use kube::runtime::watcher::Event;
-use kube::{Api, Client};
+use kube::Client;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use stead::Watch;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -122,9 +122,6 @@ struct Loop {
     jobs: JoinSet<Done>,
     finished: Vec<Done>,
     writes: Arc<Semaphore>,
-    /// UIDs met while a watch starts anew; the others are gone.
-    listed: Option<HashSet<String>>,
-    swept: bool,
     /// News of runs whose start the loop has not heard of yet.
     early: Vec<Notice>,
 }
@@ -140,22 +137,13 @@ impl Agent {
             mut notices,
             events,
         } = self;
-        let selector = match nodes.as_slice() {
-            [only] => format!("spec.nodeName={}", only.name),
-            // One watch for all: a field selector cannot name several nodes.
-            _ => "spec.nodeName!=".to_owned(),
-        };
-        let node_selector = match nodes.as_slice() {
-            [only] => watcher::Config::default().fields(&format!("metadata.name={}", only.name)),
-            _ => watcher::Config::default(),
-        };
-        let pods = watcher(
-            Api::<Pod>::all(voices.reader.clone()),
-            watcher::Config::default().fields(&selector),
-        );
-        let mut pods = kube::runtime::WatchStreamExt::default_backoff(pods).boxed();
-        let watched = watcher(Api::<Node>::all(voices.reader.clone()), node_selector);
-        let mut watched = kube::runtime::WatchStreamExt::default_backoff(watched).boxed();
+        let watches = Watches::new(voices.reader.clone());
+        let mut pods = watches.follow(pods_of(&nodes, &runtime));
+        let mut watched = watches.follow(match nodes.as_slice() {
+            [only] => Watch::<Node>::all().fields(format!("metadata.name={}", only.name)),
+            _ => Watch::all(),
+        });
+        let mut listed = std::pin::pin!(pods.store.wait_for_sync().fuse());
         let mut state = Loop::new(&voices, clock, runtime, events, nodes);
         loop {
             state.settle();
@@ -170,12 +158,33 @@ impl Agent {
                     }
                 }
                 Some(done) = state.jobs.join_next() => state.joined(done),
-                Some(event) = pods.next() => state.pod_event(event),
-                Some(event) = watched.next() => state.node_event(event),
+                Some(change) = pods.changes.recv() => state.pod_change(change),
+                Some(change) = watched.changes.recv() => state.node_change(change),
+                () = &mut listed => state.sweep(&pods.store),
                 () = wake => state.fire_timers(),
             }
         }
     }
+}
+
+/// The pods of some nodes, without what nobody here reads.
+fn pods_of(nodes: &[NodeConfig], runtime: &Arc<dyn Runtime>) -> Watch<Pod> {
+    let selector = match nodes {
+        [only] => format!("spec.nodeName={}", only.name),
+        // One watch for all: a field selector cannot name several nodes.
+        _ => "spec.nodeName!=".to_owned(),
+    };
+    let ours: HashSet<String> = nodes.iter().map(|node| node.name.clone()).collect();
+    let runtime = runtime.clone();
+    Watch::all().fields(selector).transform(move |pod: &mut Pod| {
+        // They are half of a small pod.
+        pod.metadata.managed_fields = None;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        match node.is_some_and(|node| ours.contains(node)) {
+            true => runtime.trim(pod),
+            false => (pod.spec, pod.status) = (None, None),
+        }
+    })
 }
 
 impl Loop {
@@ -218,8 +227,6 @@ impl Loop {
             jobs: JoinSet::new(),
             finished: Vec::new(),
             writes: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
-            listed: None,
-            swept: false,
             early: Vec::new(),
         };
         for index in 0..state.members.len() {

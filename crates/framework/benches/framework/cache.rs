@@ -61,28 +61,60 @@ impl Resource for Slim {
     }
 }
 
-pub async fn pods() {
-    let json = pod(0).to_string().len();
-    let full = fill("in full", Watch::<Pod>::all(), json).await;
-    reads(&full);
-    drop(full);
-    let slim = Watch::<Pod>::all().transform(|pod| pod.metadata.managed_fields = None);
-    drop(fill("without managedFields", slim, json).await);
-    let projected = Watch::<Slim>::all().transform(|pod| {
-        let meta = std::mem::take(&mut pod.metadata);
-        pod.metadata = ObjectMeta {
-            name: meta.name,
-            namespace: meta.namespace,
-            uid: meta.uid,
-            resource_version: meta.resource_version,
-            owner_references: meta.owner_references,
-            ..ObjectMeta::default()
-        };
-    });
-    drop(fill("projected to names, owner and phase", projected, json).await);
+/// How much of a pod is kept.
+#[derive(Clone, Copy)]
+pub enum Form {
+    Full,
+    WithoutManagers,
+    Projected,
 }
 
-async fn fill<K: Typed>(form: &str, watch: Watch<K>, json: usize) -> Store<K> {
+impl Form {
+    pub const ALL: [Form; 3] = [Form::Full, Form::WithoutManagers, Form::Projected];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Full => "in full",
+            Form::WithoutManagers => "without managedFields",
+            Form::Projected => "projected to names, owner and phase",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Form> {
+        Form::ALL.into_iter().find(|form| form.name() == name)
+    }
+}
+
+pub async fn pods(form: Form) {
+    match form {
+        Form::Full => {
+            let full = fill(form, Watch::<Pod>::all()).await;
+            reads(&full);
+        }
+        Form::WithoutManagers => {
+            let slim = Watch::<Pod>::all().transform(|pod| pod.metadata.managed_fields = None);
+            fill(form, slim).await;
+        }
+        Form::Projected => {
+            let projected = Watch::<Slim>::all().transform(|pod| {
+                let meta = std::mem::take(&mut pod.metadata);
+                pod.metadata = ObjectMeta {
+                    name: meta.name,
+                    namespace: meta.namespace,
+                    uid: meta.uid,
+                    resource_version: meta.resource_version,
+                    owner_references: meta.owner_references,
+                    ..ObjectMeta::default()
+                };
+            });
+            fill(form, projected).await;
+        }
+    }
+}
+
+async fn fill<K: Typed>(form: Form, watch: Watch<K>) -> Store<K> {
+    let json = pod(0).to_string().len();
+    let form = form.name();
     let server = Server::default().with("pods", PODS, Arc::new(pod));
     let settings = CacheSettings {
         page: 500,

@@ -26,17 +26,17 @@ pub(super) struct Broken {
 }
 
 /// A page of a list.
-pub(super) struct Page<K> {
-    pub items: Vec<Decoded<K>>,
+pub(super) struct Page<'a> {
+    pub items: Vec<&'a RawValue>,
     pub revision: Revision,
     pub resource_version: String,
     pub next: Option<String>,
 }
 
 /// One line of a watch.
-pub(super) enum Line<K> {
-    Put(Decoded<K>),
-    Deleted(Decoded<K>),
+pub(super) enum Line<'a> {
+    Put(&'a RawValue),
+    Deleted(&'a RawValue),
     /// Everything up to here was sent.
     Bookmark(String),
     Error(Box<kube::core::Status>),
@@ -78,21 +78,21 @@ struct BookmarkObject {
     metadata: ListMeta,
 }
 
-pub(super) fn page<K: DeserializeOwned>(bytes: &[u8]) -> Result<Page<K>, serde_json::Error> {
+pub(super) fn page(bytes: &[u8]) -> Result<Page<'_>, serde_json::Error> {
     let list: RawList<'_> = serde_json::from_slice(bytes)?;
     Ok(Page {
-        items: list.items.unwrap_or_default().into_iter().filter_map(object).collect(),
+        items: list.items.unwrap_or_default(),
         revision: Revision::parse(&list.metadata.resource_version),
         resource_version: list.metadata.resource_version,
         next: list.metadata.next.filter(|token| !token.is_empty()),
     })
 }
 
-pub(super) fn line<K: DeserializeOwned>(bytes: &[u8]) -> Result<Line<K>, serde_json::Error> {
+pub(super) fn line(bytes: &[u8]) -> Result<Line<'_>, serde_json::Error> {
     let event: RawEvent<'_> = serde_json::from_slice(bytes)?;
     Ok(match event.r#type {
-        "ADDED" | "MODIFIED" => object(event.object).map_or(Line::Unknown, Line::Put),
-        "DELETED" => object(event.object).map_or(Line::Unknown, Line::Deleted),
+        "ADDED" | "MODIFIED" => Line::Put(event.object),
+        "DELETED" => Line::Deleted(event.object),
         "BOOKMARK" => {
             let bookmark: BookmarkObject = serde_json::from_str(event.object.get())?;
             Line::Bookmark(bookmark.metadata.resource_version)
@@ -103,21 +103,22 @@ pub(super) fn line<K: DeserializeOwned>(bytes: &[u8]) -> Result<Line<K>, serde_j
 }
 
 /// Nothing, if not even the metadata can be read: such an object has no name to report.
-fn object<K: DeserializeOwned>(raw: &RawValue) -> Option<Decoded<K>> {
-    let error = match serde_json::from_str::<K>(raw.get()) {
-        Ok(object) => {
-            return Some(Decoded::Object {
-                object,
-                bytes: raw.get().len(),
-            });
-        }
-        Err(error) => error,
-    };
+pub(super) fn object<K: DeserializeOwned>(raw: &RawValue) -> Option<Decoded<K>> {
+    match serde_json::from_str::<K>(raw.get()) {
+        Ok(object) => Some(Decoded::Object {
+            object,
+            bytes: raw.get().len(),
+        }),
+        Err(error) => broken(raw, &error).map(Decoded::Broken),
+    }
+}
+
+fn broken(raw: &RawValue, error: &serde_json::Error) -> Option<Broken> {
     let meta = serde_json::from_str::<OnlyMeta>(raw.get()).ok()?.metadata;
-    Some(Decoded::Broken(Broken {
+    Some(Broken {
         key: Key::new(meta.namespace.as_deref(), meta.name.as_deref()?),
         revision: Revision::of(&meta),
         uid: meta.uid,
         message: error.to_string(),
-    }))
+    })
 }

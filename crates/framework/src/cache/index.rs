@@ -28,22 +28,40 @@ pub(super) type Extract<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 /// The table behind an index.
 pub(super) struct Table<K> {
     pub extract: Extract<K>,
-    pub by_value: HashMap<String, HashSet<Key>>,
+    pub values: Values,
 }
 
 impl<K> Table<K> {
     pub fn insert(&mut self, key: &Key, object: &K) {
-        for value in (self.extract)(object) {
-            self.by_value.entry(value).or_default().insert(key.clone());
-        }
+        self.values.insert(key, (self.extract)(object));
     }
 
     pub fn remove(&mut self, key: &Key, object: &K) {
-        for value in (self.extract)(object) {
-            if let Some(keys) = self.by_value.get_mut(&value) {
+        self.values.remove(key, (self.extract)(object));
+    }
+}
+
+/// Keys, by the values under which they are found.
+#[derive(Default)]
+pub(super) struct Values(HashMap<String, HashSet<Key>>);
+
+impl Values {
+    pub fn get(&self, value: &str) -> Option<&HashSet<Key>> {
+        self.0.get(value)
+    }
+
+    fn insert(&mut self, key: &Key, values: Vec<String>) {
+        for value in values {
+            self.0.entry(value).or_default().insert(key.clone());
+        }
+    }
+
+    fn remove(&mut self, key: &Key, values: Vec<String>) {
+        for value in values {
+            if let Some(keys) = self.0.get_mut(&value) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.by_value.remove(&value);
+                    self.0.remove(&value);
                 }
             }
         }

@@ -2,19 +2,20 @@
 //!
 //! kube's `watcher()` hides the revision of the list, bookmarks and the bytes, decodes a list as a whole, and
 //! resumes at a revision that a restored server has not reached; see docs/decisions/0070. This loop is small
-//! enough to own.
+//! enough to own. It does not know the type of what it carries, so that it is compiled once and not for each kind.
 
-use super::decode::{self, Decoded, Line, Page};
-use super::store::Served;
+use super::decode::{self, Line, Page};
+use super::progress::{Progress, Served};
+use super::sink::Sink;
 use super::upheaval::Upheavals;
-use super::{CacheSettings, Need, Revision, Store, Transform};
+use super::{CacheSettings, Need, Revision};
 use crate::error::status_of;
-use crate::kind::Object;
 use bytes::{Bytes, BytesMut};
 use http::Request;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
@@ -25,13 +26,12 @@ const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 /// A list that is not answered after so long is asked for again.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) struct Reflector<K> {
+pub(super) struct Reflector {
     pub client: Client,
-    pub store: Store<K>,
+    pub sink: Arc<dyn Sink>,
     pub namespace: Option<String>,
     pub labels: Option<String>,
     pub fields: Option<String>,
-    pub transform: Option<Transform<K>>,
     pub need: Need,
     pub settings: CacheSettings,
     /// What the watches of one cache tell each other, and which of them this is.
@@ -76,7 +76,11 @@ impl Trouble {
     }
 }
 
-impl<K: Object> Reflector<K> {
+impl Reflector {
+    fn progress(&self) -> &Progress {
+        self.sink.progress()
+    }
+
     /// Runs until it is dropped.
     pub async fn run(self) {
         let mut state = State::Unlisted;
@@ -86,7 +90,7 @@ impl<K: Object> Reflector<K> {
             let result = match &state {
                 State::Unlisted => self.list().await.map(|from| {
                     if !std::mem::replace(&mut synced, true) {
-                        self.store.part_synced();
+                        self.progress().part_synced();
                     }
                     State::Listed { from }
                 }),
@@ -95,8 +99,8 @@ impl<K: Object> Reflector<K> {
             };
             match result {
                 Ok(next) => {
-                    self.store.set_problem(None);
-                    self.store.set_served(Served::Yes);
+                    self.progress().set_problem(None);
+                    self.progress().set_served(Served::Yes);
                     failures = 0;
                     state = next;
                 }
@@ -113,12 +117,12 @@ impl<K: Object> Reflector<K> {
 
     /// An optional kind that is not there has no objects, which is all that there is to know; it may come later.
     async fn without_kind(&self, synced: &mut bool) -> State {
-        self.store.set_problem(None);
-        self.store.set_served(Served::No);
-        self.store.replace(self.namespace.as_deref(), Vec::new());
+        self.progress().set_problem(None);
+        self.progress().set_served(Served::No);
+        self.sink.listing().finish(self.namespace.as_deref());
         self.upheavals.confirmed(self.part, self.upheavals.count());
         if !std::mem::replace(synced, true) {
-            self.store.part_synced();
+            self.progress().part_synced();
         }
         let pause = self.settings.longest_retry;
         tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
@@ -127,7 +131,7 @@ impl<K: Object> Reflector<K> {
 
     /// Decides where a failure leads, and waits so that failures do not become a flood.
     async fn after(&self, trouble: Trouble, from: Option<String>, failures: &mut u32) -> State {
-        let kind = self.store.kind();
+        let kind = self.progress().kind();
         let what = kind.resource();
         let resume = |from: Option<String>| from.map_or(State::Unlisted, |from| State::Doubtful { from });
         let next = match trouble {
@@ -163,10 +167,10 @@ impl<K: Object> Reflector<K> {
                 if *failures == 1 {
                     warn!("{problem}");
                 }
-                self.store.set_problem(Some(problem));
+                self.progress().set_problem(Some(problem));
                 if status == Some(404) {
                     // The definition is gone, and its objects with it.
-                    self.store.replace(self.namespace.as_deref(), Vec::new());
+                    self.sink.listing().finish(self.namespace.as_deref());
                     State::Unlisted
                 } else {
                     resume(from)
@@ -188,28 +192,26 @@ impl<K: Object> Reflector<K> {
     async fn list(&self) -> Result<String, (Trouble, Option<String>)> {
         let failed = |trouble| (trouble, None);
         let upheavals = self.upheavals.count();
-        let mut items: Vec<Decoded<K>> = Vec::new();
+        let mut listing = self.sink.listing();
         let mut token: Option<String> = None;
         loop {
-            let page = self.page(token.as_deref(), self.settings.page).await.map_err(failed)?;
-            items.extend(page.items);
+            let bytes = self.page(token.as_deref(), self.settings.page).await.map_err(failed)?;
+            let page = read(&bytes).map_err(failed)?;
+            listing.add(&page.items);
             match page.next {
                 Some(next) => token = Some(next),
                 None => {
-                    let ours = self.store.revision();
-                    for item in &mut items {
-                        self.reshape(item);
-                    }
+                    let ours = self.progress().revision();
                     let namespace = self.namespace.as_deref();
                     // The others hear of it before anybody hears of what is in the list.
                     match ours > page.revision {
                         true => self.upheavals.went_back(self.part),
                         false => self.upheavals.confirmed(self.part, upheavals),
                     }
-                    self.store.replace(namespace, items);
+                    listing.finish(namespace);
                     match ours > page.revision {
-                        true => self.store.rewind(namespace, page.revision),
-                        false => self.store.advance(namespace, page.revision),
+                        true => self.progress().rewind(namespace, page.revision),
+                        false => self.progress().advance(namespace, page.revision),
                     }
                     return Ok(page.resource_version);
                 }
@@ -217,7 +219,7 @@ impl<K: Object> Reflector<K> {
         }
     }
 
-    async fn page(&self, token: Option<&str>, limit: u32) -> Result<Page<K>, Trouble> {
+    async fn page(&self, token: Option<&str>, limit: u32) -> Result<Bytes, Trouble> {
         let limit = limit.to_string();
         let request = match token {
             None => self.request(&[("limit", &limit)]),
@@ -227,15 +229,15 @@ impl<K: Object> Reflector<K> {
             let body = self.send(request).await?;
             body.collect().await.map_err(|error| Trouble::Broken(error.to_string()))
         });
-        let bytes = answer.await.map_err(|_| Trouble::Silent(LIST_TIMEOUT))??.to_bytes();
-        decode::page(&bytes).map_err(|error| Trouble::Nonsense(error.to_string()))
+        Ok(answer.await.map_err(|_| Trouble::Silent(LIST_TIMEOUT))??.to_bytes())
     }
 
     /// Asks how far the server is, after a broken connection.
     async fn confirm(&self, from: &str) -> Result<State, (Trouble, Option<String>)> {
         let back = |trouble| (trouble, Some(from.to_owned()));
         let upheavals = self.upheavals.count();
-        let page = self.page(None, 1).await.map_err(back)?;
+        let bytes = self.page(None, 1).await.map_err(back)?;
+        let page = read(&bytes).map_err(back)?;
         let ours = Revision::parse(from);
         if page.revision < ours {
             let theirs = page.revision;
@@ -309,45 +311,30 @@ impl<K: Object> Reflector<K> {
     }
 
     fn event(&self, line: &[u8], last: &mut String) -> Result<(), Trouble> {
-        let line = decode::line::<K>(line).map_err(|error| Trouble::Nonsense(error.to_string()))?;
+        let line = decode::line(line).map_err(|error| Trouble::Nonsense(error.to_string()))?;
         let revision = match line {
-            Line::Put(mut item) => {
-                let revision = item.revision();
-                self.reshape(&mut item);
-                self.store.put(item);
-                revision
-            }
-            Line::Deleted(mut item) => {
-                let revision = item.revision();
-                self.reshape(&mut item);
-                self.store.delete(item);
-                revision
-            }
+            Line::Put(raw) => self.sink.put(raw),
+            Line::Deleted(raw) => self.sink.delete(raw),
             Line::Bookmark(version) => {
                 let ours = Revision::parse(last);
                 let theirs = Revision::parse(&version);
                 if theirs < ours {
                     return Err(Trouble::WentBack { ours, theirs });
                 }
-                theirs
+                Some(theirs)
             }
             Line::Error(status) if status.code == 410 || too_large(&status) => {
                 return Err(Trouble::Expired(status.message));
             }
             Line::Error(status) => return Err(Trouble::Request(kube::Error::Api(status))),
-            Line::Unknown => return Ok(()),
+            Line::Unknown => None,
         };
+        let Some(revision) = revision else { return Ok(()) };
         if revision > Revision::parse(last) {
             *last = revision.to_string();
         }
-        self.store.advance(self.namespace.as_deref(), revision);
+        self.progress().advance(self.namespace.as_deref(), revision);
         Ok(())
-    }
-
-    fn reshape(&self, item: &mut Decoded<K>) {
-        if let (Some(transform), Decoded::Object { object, .. }) = (&self.transform, item) {
-            transform(object);
-        }
     }
 
     fn request(&self, parameters: &[(&str, &str)]) -> Result<Request<Body>, Trouble> {
@@ -360,13 +347,13 @@ impl<K: Object> Reflector<K> {
             query.append_pair("fieldSelector", fields);
         }
         let query = query.finish();
-        let path = self.store.kind().path(self.namespace.as_deref());
+        let path = self.progress().kind().path(self.namespace.as_deref());
         // The server sends only the metadata of a kind that is only looked at that way.
-        let accept = match K::metadata_api() {
+        let accept = match self.sink.only_metadata() {
             true => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
             false => "application/json",
         };
-        let accept = match K::metadata_api() && query.contains("watch=true") {
+        let accept = match self.sink.only_metadata() && query.contains("watch=true") {
             true => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
             false => accept,
         };
@@ -399,6 +386,10 @@ impl<K: Object> Reflector<K> {
             false => Err(Trouble::Request(kube::Error::Api(status.boxed()))),
         }
     }
+}
+
+fn read(bytes: &[u8]) -> Result<Page<'_>, Trouble> {
+    decode::page(bytes).map_err(|error| Trouble::Nonsense(error.to_string()))
 }
 
 /// The server has not reached our revision, although we have seen it: it is a restored or a lagging one.

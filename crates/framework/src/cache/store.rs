@@ -5,17 +5,15 @@
 
 use super::contents::{Contents, Origin};
 use super::decode::Decoded;
-use super::index::{Extract, Index, Table};
+use super::index::{Extract, Index, Table, Values};
+use super::progress::Progress;
 use super::{Revision, StoreFacts};
 use crate::key::{Key, KeyRef};
 use crate::kind::{Kind, Object};
 use crate::metrics::Metrics;
-use hashbrown::{HashMap, HashSet};
 use kube::Resource;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::watch;
 
 /// A shared handle to the objects of one kind (and selection).
 pub struct Store<K> {
@@ -31,29 +29,13 @@ impl<K> Clone for Store<K> {
 }
 
 struct Shared<K> {
-    kind: Kind,
+    progress: Progress,
     state: RwLock<Contents<K>>,
     /// Locked before `state`, and while handlers run, so that a new handler sees each object exactly once.
     handlers: RwLock<Vec<Handler<K>>>,
     /// Told of objects that cannot be read.
     broken_handlers: RwLock<Vec<BrokenHandler>>,
-    /// The revision up to which everything was seen; readers may wait on it.
-    seen: watch::Sender<Revision>,
-    /// The same for each namespace that has a watch of its own: the slowest one counts.
-    seen_in: Mutex<HashMap<Option<String>, Revision>>,
-    /// Reflectors that have not delivered their first list.
-    unsynced: AtomicUsize,
-    started: watch::Sender<bool>,
-    problem: Mutex<Option<String>>,
-    served: Mutex<Served>,
     metrics: Metrics,
-}
-
-/// Whether the cluster has a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Served {
-    Yes,
-    No,
 }
 
 type Handler<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
@@ -74,6 +56,20 @@ pub enum Change<K> {
     },
     /// The last known state of an object that is gone.
     Deleted(Arc<K>),
+}
+
+impl<K> Clone for Change<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Change::Listed(object) => Change::Listed(object.clone()),
+            Change::Created(object) => Change::Created(object.clone()),
+            Change::Updated { old, new } => Change::Updated {
+                old: old.clone(),
+                new: new.clone(),
+            },
+            Change::Deleted(object) => Change::Deleted(object.clone()),
+        }
+    }
 }
 
 impl<K> Change<K> {
@@ -101,16 +97,10 @@ impl<K: Object> Store<K> {
     pub(super) fn new(kind: Kind, metrics: Metrics) -> Self {
         Store {
             shared: Arc::new(Shared {
-                kind,
+                progress: Progress::new(kind),
                 state: RwLock::new(Contents::default()),
                 handlers: RwLock::default(),
                 broken_handlers: RwLock::default(),
-                seen: watch::Sender::new(Revision::default()),
-                seen_in: Mutex::default(),
-                unsynced: AtomicUsize::new(1),
-                started: watch::Sender::new(false),
-                problem: Mutex::default(),
-                served: Mutex::new(Served::No),
                 metrics,
             }),
         }
@@ -118,58 +108,50 @@ impl<K: Object> Store<K> {
 
     /// The kind of the objects.
     pub fn kind(&self) -> &Kind {
-        &self.shared.kind
+        self.shared.progress.kind()
+    }
+
+    pub(super) fn progress(&self) -> &Progress {
+        &self.shared.progress
     }
 
     /// An object.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.shared
-            .state
-            .read()
-            .objects
-            .get(key)
-            .map(|held| held.object.clone())
+        self.shared.state.read().get(key).cloned()
     }
 
     /// An object, by its name; no namespace for a cluster-scoped one.
     pub fn named(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
         let key = KeyRef { namespace, name };
-        self.shared
-            .state
-            .read()
-            .objects
-            .get(&key)
-            .map(|held| held.object.clone())
+        let state = self.shared.state.read();
+        state.at(state.directory.slot_named(&key)).cloned()
     }
 
     /// Every object, in no order.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.shared
-            .state
-            .read()
-            .objects
-            .values()
-            .map(|held| held.object.clone())
-            .collect()
+        self.shared.state.read().all().cloned().collect()
     }
 
     /// Looks at every object without copying even a pointer. Nothing can change meanwhile: be quick.
     pub fn for_each(&self, mut look: impl FnMut(&Key, &Arc<K>)) {
-        for (key, held) in &self.shared.state.read().objects {
-            look(key, &held.object);
+        let state = self.shared.state.read();
+        for (key, slot) in state.directory.iter() {
+            if let Some(object) = state.at(Some(slot)) {
+                look(key, object);
+            }
         }
     }
 
     /// Every object of a namespace.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
         let state = self.shared.state.read();
-        state.collect(state.by_namespace.get(namespace))
+        state.collect(state.directory.by_namespace.get(namespace))
     }
 
     /// Every object that has an owner reference (as controller or not) to this UID.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
         let state = self.shared.state.read();
-        state.collect(state.by_owner.get(uid))
+        state.collect(state.directory.by_owner.get(uid))
     }
 
     /// Every object that an index has under a value.
@@ -179,12 +161,7 @@ impl<K: Object> Store<K> {
             "an index of another store"
         );
         let state = self.shared.state.read();
-        state.collect(
-            state
-                .tables
-                .get(index.number)
-                .and_then(|table| table.by_value.get(value)),
-        )
+        state.collect(state.tables.get(index.number).and_then(|table| table.values.get(value)))
     }
 
     /// Adds an index over a function of the object.
@@ -193,10 +170,12 @@ impl<K: Object> Store<K> {
         let mut state = self.shared.state.write();
         let mut table = Table {
             extract,
-            by_value: HashMap::new(),
+            values: Values::default(),
         };
-        for (key, held) in &state.objects {
-            table.insert(key, &held.object);
+        for (key, slot) in state.directory.iter() {
+            if let Some(object) = state.at(Some(slot)) {
+                table.insert(key, object);
+            }
         }
         state.tables.push(table);
         Index {
@@ -219,7 +198,7 @@ impl<K: Object> Store<K> {
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.shared.state.read().objects.len()
+        self.shared.state.read().directory.len()
     }
 
     /// Whether there is none.
@@ -229,30 +208,27 @@ impl<K: Object> Store<K> {
 
     /// The object that does not decode under this key, if there is one.
     pub fn undecodable(&self, key: &Key) -> Option<Undecodable> {
-        self.shared.state.read().broken.get(key).cloned()
+        self.shared.state.read().directory.broken.get(key).cloned()
     }
 
     /// Whether the store holds a complete list.
     pub fn is_synced(&self) -> bool {
-        *self.shared.started.borrow()
+        self.shared.progress.is_synced()
     }
 
     /// Waits until the store holds a complete list.
     pub async fn wait_for_sync(&self) {
-        let mut started = self.shared.started.subscribe();
-        // The sender lives in `self`, so waiting cannot fail.
-        let _ = started.wait_for(|started| *started).await;
+        self.shared.progress.wait_for_sync().await;
     }
 
     /// The revision up to which the store has seen everything.
     pub fn revision(&self) -> Revision {
-        *self.shared.seen.borrow()
+        self.shared.progress.revision()
     }
 
     /// Waits until the store has seen a revision: for reads after one's own write.
     pub async fn wait_for(&self, revision: Revision) {
-        let mut seen = self.shared.seen.subscribe();
-        let _ = seen.wait_for(|seen| *seen >= revision).await;
+        self.shared.progress.wait_for(revision).await;
     }
 
     /// Calls a function for what is there (as [`Change::Listed`]) and for every change from now on. It runs
@@ -268,7 +244,7 @@ impl<K: Object> Store<K> {
     /// Calls a function for every object that cannot be read, now and from now on.
     pub(crate) fn subscribe_broken(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
         let mut handlers = self.shared.broken_handlers.write();
-        for key in self.shared.state.read().broken.keys() {
+        for key in self.shared.state.read().directory.broken.keys() {
             handler(key);
         }
         handlers.push(Arc::new(handler));
@@ -280,54 +256,9 @@ impl<K: Object> Store<K> {
         }
     }
 
-    pub(super) fn expect_parts(&self, parts: usize) {
-        self.shared.unsynced.store(parts, Ordering::SeqCst);
-        if parts == 0 {
-            self.shared.started.send_replace(true);
-        }
-    }
-
-    pub(super) fn part_synced(&self) {
-        if self.shared.unsynced.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.shared.started.send_replace(true);
-        }
-    }
-
     /// Whether the cluster serves the kind: of an optional one there may be nothing to read or write.
     pub fn is_served(&self) -> bool {
-        *self.shared.served.lock() == Served::Yes
-    }
-
-    pub(super) fn set_served(&self, served: Served) {
-        *self.shared.served.lock() = served;
-    }
-
-    pub(super) fn set_problem(&self, problem: Option<String>) {
-        *self.shared.problem.lock() = problem;
-    }
-
-    /// A watch has delivered everything up to a revision.
-    pub(super) fn advance(&self, namespace: Option<&str>, revision: Revision) {
-        let mut parts = self.shared.seen_in.lock();
-        let part = parts.entry(namespace.map(str::to_owned)).or_default();
-        *part = revision.max(*part);
-        self.publish_seen(&parts);
-    }
-
-    /// The server's history went back (a restored backup): what was seen does not count any more.
-    pub(super) fn rewind(&self, namespace: Option<&str>, revision: Revision) {
-        let mut parts = self.shared.seen_in.lock();
-        parts.insert(namespace.map(str::to_owned), revision);
-        self.publish_seen(&parts);
-    }
-
-    fn publish_seen(&self, parts: &HashMap<Option<String>, Revision>) {
-        let slowest = parts.values().min().copied().unwrap_or_default();
-        self.shared.seen.send_if_modified(|seen| {
-            let changed = *seen != slowest;
-            *seen = slowest;
-            changed
-        });
+        self.shared.progress.is_served()
     }
 
     /// Replaces everything (of a namespace) by a fresh list. What is not in the list was deleted while
@@ -337,13 +268,8 @@ impl<K: Object> Store<K> {
         let mut changes = Vec::new();
         let broken = {
             let mut state = self.shared.state.write();
-            let mut gone: HashSet<Key> = match namespace {
-                None => state.objects.keys().cloned().collect(),
-                Some(namespace) => state.by_namespace.get(namespace).cloned().unwrap_or_default(),
-            };
-            state
-                .broken
-                .retain(|key, _| namespace.is_some() && key.namespace() != namespace);
+            let mut gone = state.directory.keys_in(namespace);
+            state.directory.forget_broken(namespace);
             for item in items {
                 gone.remove(&item.key());
                 state.put(item, &mut changes, Origin::List);
@@ -352,7 +278,7 @@ impl<K: Object> Store<K> {
                 state.delete(&key, &mut changes);
             }
             self.measure(&state);
-            std::mem::take(&mut state.newly_broken)
+            std::mem::take(&mut state.directory.newly_broken)
         };
         notify(&handlers, &changes);
         self.tell_broken(&broken);
@@ -378,17 +304,18 @@ impl<K: Object> Store<K> {
             let mut state = self.shared.state.write();
             act(&mut state, &mut changes);
             self.measure(&state);
-            std::mem::take(&mut state.newly_broken)
+            std::mem::take(&mut state.directory.newly_broken)
         };
         notify(&handlers, &changes);
         self.tell_broken(&broken);
     }
 
     fn measure(&self, state: &Contents<K>) {
-        let (objects, broken) = (state.objects.len(), state.broken.len());
+        let directory = &state.directory;
+        let (objects, broken) = (directory.len(), directory.broken.len());
         self.shared
             .metrics
-            .cache_size(&self.shared.kind, objects, broken, state.bytes);
+            .cache_size(self.kind(), objects, broken, directory.bytes);
     }
 }
 
@@ -418,7 +345,7 @@ fn notify<K>(handlers: &[Handler<K>], changes: &[Change<K>]) {
 
 impl<K: Object> StoreFacts for Store<K> {
     fn kind(&self) -> &Kind {
-        &self.shared.kind
+        Store::kind(self)
     }
 
     fn is_synced(&self) -> bool {
@@ -430,16 +357,16 @@ impl<K: Object> StoreFacts for Store<K> {
     }
 
     fn bytes(&self) -> u64 {
-        self.shared.state.read().bytes
+        self.shared.state.read().directory.bytes
     }
 
     fn problem(&self) -> Option<String> {
-        self.shared.problem.lock().clone()
+        self.shared.progress.problem()
     }
 
     fn version(&self, key: &Key) -> Option<(Revision, Option<String>)> {
         let state = self.shared.state.read();
-        let object = &state.objects.get(key)?.object;
+        let object = state.get(key)?;
         Some((Revision::of(object.meta()), object.meta().uid.clone()))
     }
 

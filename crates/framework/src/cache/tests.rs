@@ -89,7 +89,9 @@ fn store() -> (Store<ConfigMap>, Arc<Mutex<Vec<String>>>) {
 }
 
 fn items(objects: &[Value]) -> Vec<Decoded<ConfigMap>> {
-    decode::page(list(1, objects).as_bytes()).unwrap().items
+    let text = list(1, objects);
+    let page = decode::page(text.as_bytes()).unwrap();
+    page.items.into_iter().filter_map(decode::object).collect()
 }
 
 fn put(store: &Store<ConfigMap>, object: Value) {

@@ -62,7 +62,7 @@ pub async fn create(context: &Context, deployment: &Deployment, sets: &Sets) -> 
                 .filter(|found| ownership::is_controlled_by(&found.metadata, ours))
                 .ok_or_else(|| Error::transient(format!("ReplicaSet {key} exists and is not ours")))
         }
-        other => other,
+        other => other?.object(),
     }
 }
 
@@ -88,7 +88,7 @@ pub async fn renumber(
         if differs {
             patch["spec"] = json!({"minReadySeconds": min_ready.unwrap_or(0)});
         }
-        result = Arc::new(context.writer().patch(&**new, patch).await?);
+        result = Arc::new(context.writer().patch(&**new, patch).await?.object()?);
     }
     let text = number.to_string();
     if deployment

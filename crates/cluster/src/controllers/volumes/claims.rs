@@ -197,7 +197,7 @@ impl Claims {
             context.writer().patch(&**volume, patch).await?;
         }
         let claimed = match claim_patch(claim, volume) {
-            Some(patch) => context.writer().patch(claim, patch).await?,
+            Some(patch) => context.writer().patch(claim, patch).await?.object()?,
             None => claim.clone(),
         };
         let size = self.grow(context, &claimed, volume).await?;

@@ -4,44 +4,33 @@
 
 use super::super::fault::Power;
 use super::{
-    Done, Event, LEASE_RENEWAL, LONGEST_RETRY, Loop, Node, Notice, Pod, Presence, RETRY, Readiness, Running,
-    RuntimeError, STATUS_RENEWAL, Sandbox, Stage, State, Timer, What, Work, Written, after, api, plan, watcher,
+    Done, LEASE_RENEWAL, LONGEST_RETRY, Loop, Node, Notice, Pod, Presence, RETRY, Readiness, Running, RuntimeError,
+    STATUS_RENEWAL, Sandbox, Stage, State, Timer, What, Work, Written, after, api, plan,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+use stead::Store;
+use stead::cache::Change;
 
 impl Loop {
-    pub(super) fn pod_event(&mut self, event: Result<Event<Pod>, watcher::Error>) {
-        match event {
-            Ok(Event::Apply(pod)) => self.pod_seen(pod),
-            Ok(Event::Init) => self.listed = Some(HashSet::new()),
-            Ok(Event::InitApply(pod)) => {
-                if let (Some(listed), Some(uid)) = (&mut self.listed, &pod.metadata.uid) {
-                    listed.insert(uid.clone());
-                }
-                self.pod_seen(pod);
-            }
-            Ok(Event::InitDone) => self.forget_unlisted(),
-            Ok(Event::Delete(pod)) => {
-                if let Some(uid) = pod.metadata.uid {
-                    self.pod_gone(&uid);
+    pub(super) fn pod_change(&mut self, change: Change<Pod>) {
+        match change {
+            Change::Listed(pod) | Change::Created(pod) | Change::Updated { new: pod, .. } => self.pod_seen(pod),
+            Change::Deleted(pod) => {
+                if let Some(uid) = &pod.metadata.uid {
+                    self.pod_gone(uid);
                 }
             }
-            Err(error) => tracing::warn!(%error, "the watch of pods broke; it starts anew"),
         }
     }
 
-    fn pod_seen(&mut self, mut pod: Pod) {
+    fn pod_seen(&mut self, pod: Arc<Pod>) {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let Some(node) = node.and_then(|name| self.by_name.get(name).copied()) else {
             return;
         };
         let Some(uid) = pod.metadata.uid.clone() else { return };
-        // Nobody here reads them, and they are half of a small pod.
-        pod.metadata.managed_fields = None;
-        self.runtime.trim(&mut pod);
-        let pod = Arc::new(pod);
         if let Some(work) = self.pods.get_mut(&uid) {
             if newer(&work.pod, &pod) {
                 work.pod = pod;
@@ -75,45 +64,39 @@ impl Loop {
         }
     }
 
-    fn forget_unlisted(&mut self) {
-        let Some(listed) = self.listed.take() else { return };
-        let gone: Vec<String> = self.pods.keys().filter(|uid| !listed.contains(*uid)).cloned().collect();
-        for uid in gone {
-            self.pod_gone(&uid);
-        }
-        if !std::mem::replace(&mut self.swept, true) {
-            let runtime = self.runtime.clone();
-            self.jobs.spawn(async move {
-                for uid in runtime.known().await {
-                    if !listed.contains(&uid)
-                        && let Err(error) = runtime.remove(&uid).await
-                    {
-                        tracing::warn!(pod = %uid, %error, "could not remove a pod that is no longer in the API");
-                    }
+    /// Removes what earlier agents left of pods that are not in the API any more. The list of those that are is
+    /// complete.
+    pub(super) fn sweep(&mut self, pods: &Store<Pod>) {
+        let listed: HashSet<String> = pods.list().iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
+        let runtime = self.runtime.clone();
+        self.jobs.spawn(async move {
+            for uid in runtime.known().await {
+                if !listed.contains(&uid)
+                    && let Err(error) = runtime.remove(&uid).await
+                {
+                    tracing::warn!(pod = %uid, %error, "could not remove a pod that is no longer in the API");
                 }
-                Done::Stopped
-            });
-        }
+            }
+            Done::Stopped
+        });
     }
 
-    pub(super) fn node_event(&mut self, event: Result<Event<Node>, watcher::Error>) {
-        match event {
-            Ok(Event::Apply(node) | Event::InitApply(node)) => {
+    pub(super) fn node_change(&mut self, change: Change<Node>) {
+        match change {
+            Change::Listed(node) | Change::Created(node) | Change::Updated { new: node, .. } => {
                 let name = node.metadata.name.as_deref().unwrap_or_default();
                 let Some(index) = self.by_name.get(name).copied() else {
                     return;
                 };
                 self.set_power(index, Power::asked_of(&node));
             }
-            Ok(Event::Delete(node)) => {
+            Change::Deleted(node) => {
                 // A node whose object was deleted registers again, as long as its agent runs.
                 let name = node.metadata.name.as_deref().unwrap_or_default();
                 if let Some(index) = self.by_name.get(name).copied() {
                     self.register(index);
                 }
             }
-            Ok(Event::Init | Event::InitDone) => {}
-            Err(error) => tracing::warn!(%error, "the watch of nodes broke; it starts anew"),
         }
     }
 
