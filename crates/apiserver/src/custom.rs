@@ -50,11 +50,9 @@ pub struct CustomKind {
     pub scale: ScalePaths,
     /// The version in which objects are stored.
     pub storage_version: String,
-    /// Whether the schema fills in values, also of objects that were stored before it did.
-    pub has_defaults: bool,
     /// The rules of the schema in CEL, compiled.
     pub rules: Option<CompiledRules>,
-    /// The revision of the definition: objects stored after it have been filled in by it.
+    /// The revision of the definition: objects stored after it have been fitted to it.
     pub since: Revision,
     /// Whether the definition has other versions, served or not.
     pub several_versions: bool,

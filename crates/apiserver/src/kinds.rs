@@ -55,6 +55,7 @@ pub fn default(resource: &Resource, object: &mut Value) {
     match id(resource) {
         ("", "secrets") => encode_strings(object),
         ("", "nodes") => one_range(object),
+        ("", "pods") => pod::default(object),
         ("", "persistentvolumeclaims") => {
             let source = &object["spec"]["dataSource"];
             let foreign = source.is_object() && source["apiGroup"].is_null();
@@ -99,47 +100,19 @@ pub fn before_tracking(resource: &Resource, object: &mut Value) {
     if id(resource) == ("apps", "daemonsets") {
         daemon_set::annotate(object);
     }
-    drop_unowned(resource, object);
 }
 
-/// Whether a kind has values that Go writes though nobody set them.
-pub fn writes_unowned(resource: &Resource) -> bool {
-    matches!(
-        id(resource),
-        ("", "events") | ("apps", "statefulsets") | ("scheduling.k8s.io", "priorityclasses")
-    )
-}
-
-/// Takes out what belongs to nobody; it comes back before the object is stored.
-pub fn drop_unowned(resource: &Resource, object: &mut Value) {
-    match id(resource) {
-        // Texts that Go writes even if they are empty belong to nobody then.
-        ("", "events") => drop_empty(object, &["reportingComponent", "reportingInstance"]),
-        ("apps", "statefulsets") if object["spec"]["serviceName"] == "" => drop_fields(object, &["serviceName"]),
-        ("scheduling.k8s.io", "priorityclasses") if object["value"] == 0 => {
-            if let Value::Object(map) = object {
-                map.remove("value");
-            }
-        }
-        _ => {}
+/// Makes an object what it is once it is stored.
+pub fn settle(resource: &Resource, object: &mut Value) {
+    if resource.origin_is_built_in() {
+        crate::protobuf::settle(&resource.api_version(), &resource.kind, object);
     }
 }
 
-fn drop_empty(object: &mut Value, names: &[&str]) {
-    if let Value::Object(map) = object {
-        map.retain(|name, value| *value != "" || !names.contains(&name.as_str()));
-    }
-}
-
-/// Puts back what nobody owns.
-fn complete(resource: &Resource, object: &mut Value) {
-    match id(resource) {
-        ("", "events") | ("apps", "statefulsets") | ("scheduling.k8s.io", "priorityclasses") => {
-            crate::defaults::apply(resource, object);
-        }
-        // What only an optional feature knows is dropped without it, though it was somebody's.
-        ("coordination.k8s.io", "leases") => drop_fields(object, &["strategy", "preferredHolder"]),
-        _ => {}
+/// What only an optional feature knows is dropped without it, though it was somebody's.
+fn drop_disabled(resource: &Resource, object: &mut Value) {
+    if id(resource) == ("coordination.k8s.io", "leases") {
+        drop_fields(object, &["strategy", "preferredHolder"]);
     }
 }
 
@@ -157,7 +130,7 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
         let why = "create not allowed while custom resource definition is terminating";
         return Err(ApiError::new(405, "MethodNotAllowed", why));
     }
-    complete(&call.resource, object);
+    drop_disabled(&call.resource, object);
     status::initial(&call.resource, object, call.now);
     strategy::start_generation(&call.resource, object);
     match id(&call.resource) {
@@ -193,7 +166,7 @@ pub fn create_errors(call: &Call, object: &Value) -> Vec<FieldError> {
 /// Carries over what an update may not change silently.
 pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Result<()> {
     access::check_grant(call, object, Some(old))?;
-    complete(&call.resource, object);
+    drop_disabled(&call.resource, object);
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_update(object, old, &call.path.subresource),
         ("", "services") => service::prepare_update(object, old),

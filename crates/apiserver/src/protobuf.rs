@@ -94,8 +94,8 @@ pub fn encode(object: &Value) -> Option<Result<Vec<u8>, ProtobufError>> {
     Some(encode::message(message, object).map(|raw| wire::envelope(api_version, kind, &raw)))
 }
 
-/// Writes an object as Go would after reading it: zero values that Go leaves out go, those it always
-/// writes come, nulls of absent values go.
+/// Writes an object as Go would after reading it: zero values that Go leaves out go, those it always writes come, and
+/// so do the nulls of lists and times that it writes where there are none.
 ///
 /// A JSON body of a built-in kind passes through Go's types in Kubernetes; without this, the same object
 /// would be stored differently depending on who sent it.
@@ -103,6 +103,18 @@ pub fn normalize(api_version: &str, kind: &str, object: &mut Value) {
     if let Some(message) = message_of(api_version, kind) {
         normalize::normalize(message, object);
     }
+}
+
+/// What an object becomes by being stored: Kubernetes' encoding does not tell an empty list from none.
+pub fn settle(api_version: &str, kind: &str, object: &mut Value) {
+    if let Some(message) = message_of(api_version, kind) {
+        normalize::settle(message, object);
+    }
+}
+
+/// An object of a kind of which nothing is said: what Go writes all the same. `None` where the kind has no such form.
+pub fn fresh(api_version: &str, kind: &str) -> Option<Value> {
+    message_of(api_version, kind).map(decode::zero_message)
 }
 
 /// The message of a kind. Options and `Status` belong to every group and version.

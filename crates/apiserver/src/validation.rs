@@ -61,6 +61,7 @@ pub fn status(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
     let mut errors = Errors::default();
     let (object, old) = (Field::root(object), Field::root(old));
     match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "nodes") => changes::addresses(&object, &mut errors),
         ("", "services") => network::service_status(&object, &mut errors),
         ("networking.k8s.io", "ingresses") => network::ingress_status(&object, &mut errors),
         ("autoscaling", "horizontalpodautoscalers") => autoscaling::status(&object, &mut errors),

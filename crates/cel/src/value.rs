@@ -322,6 +322,18 @@ impl<'a> Map<'a> {
         }
     }
 
+    /// The members of an object that its schema does not name.
+    fn unseen(&self) -> impl Iterator<Item = (&'a str, &'a Json)> {
+        let members = match self {
+            Map::Json { map, decl } => Some((*map, *decl)),
+            Map::Shared(_) => None,
+        };
+        members.into_iter().flat_map(|(map, decl)| {
+            let hidden = map.iter().filter(|(name, _)| shown_name(decl, name).is_none());
+            hidden.map(|(name, value)| (name.as_str(), value))
+        })
+    }
+
     /// Every key, in order.
     pub fn keys(&self) -> Vec<Key<'a>> {
         match self {

@@ -15,7 +15,6 @@ mod check;
 mod compare;
 mod conflict;
 mod element;
-mod empty;
 mod fields;
 mod managers;
 mod merge;
@@ -57,20 +56,14 @@ static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
 });
 
 /// The kind of the objects that are written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Kind<'a> {
     pub schema: SchemaRef<'a>,
     /// Fields that the endpoint does not let anybody set (`status` on the main resource), and so nobody owns.
     pub reset: &'a FieldSet,
-    pub family: Family,
-}
-
-/// Where a kind comes from, which shows in what an object holds before anybody sets anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Structs that are held by value are there from the start, and so nobody's.
-    BuiltIn,
-    Custom,
+    /// What an object holds before anybody sets anything, and so is nobody's. Go's types of built-in kinds write
+    /// structs, numbers and nulls that nobody asked for; custom resources begin with nothing.
+    pub fresh: &'a dyn Fn() -> Value,
 }
 
 /// Who writes, where and when.
@@ -131,21 +124,18 @@ pub fn track(live: Option<&Value>, new: &mut Value, kind: &Kind<'_>, writer: &Wr
     let before = match live {
         Some(live) => live,
         None => {
-            empty = empty::object(kind);
+            empty = (kind.fresh)();
             &empty
         }
     };
-    match kind.family {
-        Family::Custom => note_update(before, new, &mut managers, kind, writer),
-        Family::BuiltIn => {
-            let (before, after) = (
-                empty::with_nulls(before, kind.schema),
-                empty::with_nulls(new, kind.schema),
-            );
-            note_update(&before, &after, &mut managers, kind, writer);
-        }
-    }
+    note_update(before, new, &mut managers, kind, writer);
     put_managed_fields(new, &managers);
+}
+
+/// Whether fields of an object of this kind can be owned. A custom resource may hold what its schema does not describe
+/// well enough for that, and then nobody owns anything of it.
+pub fn can_be_owned(object: &Value, schema: SchemaRef<'_>) -> bool {
+    check::can_be_owned(object, Type::of(schema))
 }
 
 /// Applies a configuration to the stored object, or to nothing for a create. The result still has to be
@@ -170,14 +160,14 @@ pub fn apply(
     let stored = live.map_or(&Value::Null, managed_fields);
     let mut managers =
         Managers::decode(stored).map_err(|e| ApplyError::Untyped(format!("failed to decode managed fields: {e}")))?;
-    let mut before = live.cloned().unwrap_or_else(|| empty::identity(config));
+    let mut before = live.cloned().unwrap_or_else(|| identity(config));
     take_managed_fields(&mut before);
     if managers.is_empty() && live.is_some() {
         let first = Writer {
             manager: BEFORE_FIRST_APPLY,
             ..*writer
         };
-        note_update(&empty::object(kind), &before, &mut managers, kind, &first);
+        note_update(&(kind.fresh)(), &before, &mut managers, kind, &first);
     }
     let merged = match merge_config(&before, config, managers.clone(), kind, writer, force) {
         Err(conflicts) if writer.manager == KUBECTL => {
@@ -195,6 +185,14 @@ pub fn apply(
     }
     put_managed_fields(&mut object, &managers);
     Ok(object)
+}
+
+/// What an apply that creates starts from: the type of the object and nothing else.
+fn identity(config: &Value) -> Value {
+    let type_of = ["apiVersion", "kind"]
+        .into_iter()
+        .filter_map(|name| Some((name.to_string(), config.get(name)?.clone())));
+    Value::Object(type_of.collect())
 }
 
 /// Gives `new` the stored times back where nothing but times changed, so that a write without effect is

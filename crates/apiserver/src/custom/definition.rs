@@ -101,7 +101,6 @@ fn custom_kind(object: &Value, definition: &Definition, version: &Value, storage
             selector: text(&version["subresources"]["scale"]["labelSelectorPath"]),
         },
         storage_version: storage.to_string(),
-        has_defaults: mentions(&schema, "default"),
         rules: None,
         terminating: is_true(object, "Terminating"),
         deprecation: deprecation(definition, version),

@@ -46,12 +46,12 @@ pub fn mistyped_metadata(resource: &Resource, object: &Value) -> Option<String> 
     embedded::mistyped(object.get("metadata")?, schema)
 }
 
-/// Whether stored bytes are what a reader gets: nothing would be filled in or converted.
+/// Whether stored bytes are what a reader gets: nothing would be dropped, filled in or converted. What was written
+/// through another version was fitted to the schema of that one.
 pub fn is_current(resource: &Resource, record: &Record) -> bool {
     match &resource.origin {
         Origin::BuiltIn => true,
-        Origin::Custom(kind) if kind.several_versions => !kind.has_defaults,
-        Origin::Custom(kind) => !kind.has_defaults || record.revision > kind.since,
+        Origin::Custom(kind) => !kind.several_versions && record.revision > kind.since,
     }
 }
 

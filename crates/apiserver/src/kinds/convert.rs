@@ -27,11 +27,9 @@ pub fn to(resource: &Resource, object: &mut Value) {
     if !object.is_object() {
         return;
     }
-    if let Origin::Custom(kind) = &resource.origin
-        && kind.has_defaults
-    {
-        // The object may have been stored before its schema had these defaults.
-        stead_machinery::walk::default(object, resource.schema());
+    if let Origin::Custom(_) = &resource.origin {
+        // The object may have been stored under another schema, which knew other fields and had other defaults.
+        crate::custom::default(resource, object);
     }
     match super::id(resource) {
         ("events.k8s.io", "events") => rename(object, |(new, core)| (core, new)),

@@ -7,16 +7,17 @@ use serde_json::{Value, json};
 /// Seconds that a pod gets to end when it does not say.
 const GRACE_SECONDS: i64 = 30;
 
+/// A pod that wants to be gone before it has ended gets the shortest time that there is.
+pub fn default(object: &mut Value) {
+    let seconds = object["spec"]["terminationGracePeriodSeconds"].as_i64();
+    if seconds.is_some_and(|seconds| seconds < 0) {
+        object["spec"]["terminationGracePeriodSeconds"] = 1.into();
+    }
+}
+
 pub fn prepare_create(object: &mut Value, now: Timestamp) {
     object["status"] = json!({"phase": "Pending", "qosClass": qos_class(&object["spec"])});
-    let spec = &mut object["spec"];
-    if spec["terminationGracePeriodSeconds"]
-        .as_i64()
-        .is_some_and(|seconds| seconds < 0)
-    {
-        spec["terminationGracePeriodSeconds"] = 1.into();
-    }
-    if spec["schedulingGates"]
+    if object["spec"]["schedulingGates"]
         .as_array()
         .is_some_and(|gates| !gates.is_empty())
     {

@@ -83,7 +83,10 @@ async fn apply_scale(call: &Call, body: Body, encoding: BodyEncoding, paths: &Pa
         let mut config = json!({
             "apiVersion": call.api_version, "kind": call.resource.kind, "metadata": {"name": call.path.name},
         });
-        if let Some(replicas) = sent["spec"]["replicas"].as_i64() {
+        let said = sent["spec"].get("replicas");
+        if said.is_some() || is_let_go(old, paths, &options.field_manager) {
+            // A number that nobody gives any more, or that is given as null, is zero.
+            let replicas = said.and_then(Value::as_i64).unwrap_or(0);
             check_replicas(call, replicas)?;
             set(&mut config, &paths.spec, replicas.into());
         }
@@ -93,6 +96,20 @@ async fn apply_scale(call: &Call, body: Body, encoding: BodyEncoding, paths: &Pa
     })
     .await?;
     respond::object(200, &shown(call, &outcome.object(call).await?, paths), call.accepted)
+}
+
+/// Whether this manager applied the replicas and is the only one who owns them, so that they go when it says no more.
+fn is_let_go(object: &Value, paths: &Paths, manager: &str) -> bool {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let owns = |entry: &&Value| {
+        let path = paths.spec.split('.').map(|name| format!("f:{name}"));
+        let place = path.fold(&entry["fieldsV1"], |fields, name| &fields[name]);
+        !place.is_null()
+    };
+    let mut owners = entries.filter(owns).peekable();
+    let own =
+        |entry: &Value| entry["manager"] == manager && entry["operation"] == "Apply" && entry["subresource"] == "scale";
+    owners.peek().is_some() && owners.all(own)
 }
 
 /// A patch may have made a number that no scale can hold.
@@ -108,8 +125,9 @@ fn fits(call: &Call, scale: &Value) -> Result<()> {
     Err(ApiError::invalid("", "", "", &[error]))
 }
 
+/// Custom resources judge their replicas themselves, with the rest of the object.
 fn check_replicas(call: &Call, replicas: i64) -> Result<()> {
-    if replicas < 0 {
+    if replicas < 0 && call.resource.origin_is_built_in() {
         let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
         return Err(ApiError::invalid("autoscaling", "Scale", &call.path.name, &[error]));
     }

@@ -79,7 +79,7 @@ impl Decoder {
                         self.fields(inner, sent.map_or(&[][..], |(_, bytes)| bytes), map, depth + 1)?;
                     }
                 }
-                _ => finish(field, map, Nulls::Written),
+                _ => finish(field, map),
             }
         }
         Ok(())
@@ -248,17 +248,8 @@ fn integral(number: Number) -> Value {
     }
 }
 
-/// What becomes of a list, map or pointer that is absent although Go always writes it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Nulls {
-    /// As Go does.
-    Written,
-    /// The client sent none, so none is stored.
-    LeftOut,
-}
-
 /// Adds what Go writes without being told, and drops what it leaves out.
-pub(super) fn finish(field: &Field, map: &mut Map<String, Value>, nulls: Nulls) {
+pub(super) fn finish(field: &Field, map: &mut Map<String, Value>) {
     let name = field.json.as_ref();
     let present = map.get(name);
     match (field.holder, present) {
@@ -271,8 +262,7 @@ pub(super) fn finish(field: &Field, map: &mut Map<String, Value>, nulls: Nulls) 
                 (Omit::Empty, _) => true,
                 (Omit::Zero, _) => true,
             };
-            let unsaid = nulls == Nulls::LeftOut && zero.is_null();
-            if !omitted && !unsaid {
+            if !omitted {
                 map.insert(name.to_string(), zero);
             }
         }
@@ -285,7 +275,7 @@ pub(super) fn finish(field: &Field, map: &mut Map<String, Value>, nulls: Nulls) 
                 map.remove(name);
             }
         }
-        (_, None) if field.omit == Omit::Never && nulls == Nulls::Written => {
+        (_, None) if field.omit == Omit::Never => {
             map.insert(name.to_string(), Value::Null);
         }
         (Holder::Slice | Holder::Map, Some(value)) if field.omit != Omit::Never => {
@@ -312,7 +302,7 @@ fn zero(kind: Kind) -> Value {
     }
 }
 
-fn zero_message(place: u32) -> Value {
+pub(super) fn zero_message(place: u32) -> Value {
     match form(place) {
         Form::Struct(fields) => {
             let mut map = Map::new();
@@ -336,7 +326,7 @@ fn zero_fields(fields: &[Field], map: &mut Map<String, Value>) {
                     zero_fields(inner, map);
                 }
             }
-            _ => finish(field, map, Nulls::Written),
+            _ => finish(field, map),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! From any JSON of a built-in kind to the JSON that Go would write after reading it.
 
-use super::decode::{Nulls, finish, form, schema_of};
+use super::decode::{finish, form, schema_of};
 use super::scalars;
 use serde_json::{Map, Value};
 use stead_machinery::quantity::Quantity;
-use stead_machinery::wire::{Field, Form, Holder, Kind};
+use stead_machinery::wire::{Field, Form, Holder, Kind, Omit};
 
 /// Rewrites an object that came as JSON the way Go would after reading it.
 pub fn normalize(place: u32, value: &mut Value) {
@@ -75,6 +75,46 @@ fn normalize_fields(fields: &[Field], map: &mut Map<String, Value>) {
                 _ => {}
             }
         }
-        finish(field, map, Nulls::LeftOut);
+        finish(field, map);
+    }
+}
+
+/// Makes an object what it is after being stored as protobuf, where an empty list is none. What was added to it since
+/// it was read is completed too.
+pub fn settle(place: u32, value: &mut Value) {
+    match (form(place), value) {
+        (Form::Struct(fields), Value::Object(map)) => settle_fields(fields, map),
+        (Form::List(Kind::Message(inner)), Value::Array(items)) => {
+            items.iter_mut().for_each(|item| settle(*inner, item));
+        }
+        _ => {}
+    }
+}
+
+fn settle_fields(fields: &[Field], map: &mut Map<String, Value>) {
+    for field in fields {
+        if let (true, Kind::Message(place)) = (field.inline, field.kind) {
+            if let Form::Struct(inner) = form(place) {
+                settle_fields(inner, map);
+            }
+            continue;
+        }
+        finish(field, map);
+        let Some(value) = map.get_mut(field.json.as_ref()) else {
+            continue;
+        };
+        match (&mut *value, field.holder, field.kind) {
+            (Value::Array(items), Holder::Slice, _) if items.is_empty() && field.omit == Omit::Never => {
+                *value = Value::Null;
+            }
+            (Value::Array(items), Holder::Slice, Kind::Message(place)) => {
+                items.iter_mut().for_each(|item| settle(place, item));
+            }
+            (Value::Object(entries), Holder::Map, Kind::Message(place)) => {
+                entries.values_mut().for_each(|entry| settle(place, entry));
+            }
+            (value, Holder::Value | Holder::Pointer, Kind::Message(place)) => settle(place, value),
+            _ => {}
+        }
     }
 }

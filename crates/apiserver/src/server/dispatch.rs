@@ -138,7 +138,11 @@ async fn route(
     {
         call.warn(warning.clone());
     }
-    if let Some(warning) = crate::validation::deprecation(&call.resource).filter(|_| call.resource.origin_is_built_in())
+    // A patch of no known kind comes no further than the content type.
+    let refused = call.verb == "patch" && crate::verbs::patch::applies(&call).is_err();
+    if call.resource.origin_is_built_in()
+        && !refused
+        && let Some(warning) = crate::validation::deprecation(&call.resource)
     {
         call.warn(warning);
     }

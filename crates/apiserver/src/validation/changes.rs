@@ -13,7 +13,7 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("apps", "deployments" | "replicasets" | "daemonsets") => fixed(&spec, &old_spec, &["selector"], errors),
         ("apps", "statefulsets") => stateful_set(&spec, &old_spec, errors),
-        ("batch", "jobs") => job(&spec, &old_spec, errors),
+        ("batch", "jobs") => job(&spec, &old, errors),
         ("", "pods") => pod(&spec, &old_spec, errors),
         ("", "persistentvolumeclaims") => {
             claim(&new, &old, errors);
@@ -67,6 +67,12 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
             }
         }
         ("", "nodes") => {
+            addresses(&new, errors);
+            let (ranges, before) = (spec.at("podCIDRs"), old_spec.at("podCIDRs"));
+            if !before.is_empty() && ranges.value != before.value {
+                let why = "node updates may not change podCIDR except from \"\" to valid";
+                errors.forbidden(&ranges, why);
+            }
             let (provider, before) = (spec.at("providerID"), old_spec.at("providerID"));
             if !before.is_empty() && provider.text() != before.text() {
                 let why = "node updates may not change providerID except from \"\" to valid";
@@ -83,6 +89,16 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
             }
         }
         _ => {}
+    }
+}
+
+/// The addresses of a node are told once each.
+pub fn addresses(node: &Field<'_>, errors: &mut Errors) {
+    let all: Vec<Field<'_>> = node.at("status").at("addresses").items().collect();
+    for (at, address) in all.iter().enumerate() {
+        if all[..at].iter().any(|other| other.value == address.value) {
+            errors.duplicate(address);
+        }
     }
 }
 
@@ -144,7 +160,8 @@ fn stateful_set(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn job(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+fn job(new: &Field<'_>, old_job: &Field<'_>, errors: &mut Errors) {
+    let old = &old_job.at("spec");
     let completions = new.at("completions");
     if completions.value != old.at("completions").value {
         let indexed = new.at("completionMode").text() == "Indexed";
@@ -158,14 +175,53 @@ fn job(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     fixed(
         new,
         old,
-        &["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"],
+        &[
+            "selector",
+            "completionMode",
+            "podFailurePolicy",
+            "backoffLimitPerIndex",
+            "managedBy",
+            "successPolicy",
+        ],
         errors,
     );
-    // The template of a suspended job may still be directed elsewhere.
-    let waits = old.at("suspend").is_true();
-    if !waits && new.at("template").value != old.at("template").value {
-        errors.invalid(&new.at("template"), IMMUTABLE);
+    let template = new.at("template");
+    if !is_at_rest(old_job) {
+        fixed(new, old, &["template"], errors);
+    } else if unmovable(&template) != unmovable(&old.at("template")) {
+        errors.invalid(&template.at("spec"), IMMUTABLE);
     }
+}
+
+/// Whether a job is suspended and none of its pods is left.
+fn is_at_rest(job: &Field<'_>) -> bool {
+    let status = job.at("status");
+    let suspended =
+        |condition: Field<'_>| condition.at("type").text() == "Suspended" && condition.at("status").text() == "True";
+    let stopped = !status.at("startTime").is_set() || status.at("conditions").items().any(suspended);
+    job.at("spec").at("suspend").is_true() && stopped && status.at("active").number().unwrap_or_default() == 0
+}
+
+/// What may not change in the template of a suspended job: it may still be directed elsewhere and get other resources.
+fn unmovable(template: &Field<'_>) -> Value {
+    let spec = template.at("spec");
+    let mut fixed = without(&spec, &["nodeSelector", "tolerations", "schedulingGates"]);
+    if let Some(affinity) = fixed.get_mut("affinity").and_then(Value::as_object_mut) {
+        affinity.remove("nodeAffinity");
+    }
+    if fixed["affinity"].as_object().is_some_and(serde_json::Map::is_empty) {
+        fixed["affinity"] = Value::Null;
+    }
+    for list in ["containers", "initContainers"] {
+        for container in fixed.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            container["resources"] = Value::Null;
+        }
+    }
+    // Absent and null are the same here.
+    if let Value::Object(fields) = &mut fixed {
+        fields.retain(|_, value| !value.is_null());
+    }
+    fixed
 }
 
 /// How much a claim asks for.

@@ -117,9 +117,6 @@ fn environment(container: &Field<'_>, errors: &mut Errors) {
         if !source.is_set() {
             continue;
         }
-        if !variable.at("value").is_empty() {
-            errors.invalid_value(&source, "", "may not be specified when `value` is not empty");
-        }
         let sources = [
             "fieldRef",
             "resourceFieldRef",
@@ -133,6 +130,9 @@ fn environment(container: &Field<'_>, errors: &mut Errors) {
                 "",
                 "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
             ),
+            _ if !variable.at("value").is_empty() => {
+                errors.invalid_value(&source, "", "may not be specified when `value` is not empty");
+            }
             1 => {}
             _ => errors.invalid_value(&source, "", "may not have more than one field specified at a time"),
         }

@@ -20,6 +20,10 @@ pub fn new_pod(pod: &Field<'_>, errors: &mut Errors) {
     if !debuggers.is_empty() {
         errors.forbidden(&debuggers, "cannot be set on create");
     }
+    let (node, gates) = (pod.at("spec").at("nodeName"), pod.at("spec").at("schedulingGates"));
+    if !node.is_empty() && !gates.is_empty() {
+        errors.forbidden(&node, "cannot be set until all schedulingGates have been cleared");
+    }
 }
 
 /// The spec of a pod or of a template.

@@ -8,8 +8,9 @@ use stead_machinery::selector::LabelSelector;
 pub fn deployment(deployment: &Field<'_>, errors: &mut Errors) {
     let spec = deployment.at("spec");
     errors.not_negative(&spec.at("replicas"));
-    selected_template(&spec, "deployment", errors);
-    always_restarts(&spec, errors);
+    if let Selector::Usable = selected_template(&spec, "deployment", errors) {
+        always_restarts(&spec, errors);
+    }
     let strategy = spec.at("strategy");
     let rolling = strategy.at("rollingUpdate");
     match strategy.at("type").text() {
@@ -41,8 +42,7 @@ pub fn replica_set(set: &Field<'_>, errors: &mut Errors) {
     let spec = set.at("spec");
     errors.not_negative(&spec.at("replicas"));
     errors.not_negative(&spec.at("minReadySeconds"));
-    selected_template(&spec, "deployment", errors);
-    if spec.at("replicas").number() != Some(0) || spec.at("template").is_set() {
+    if let Selector::Usable = selected_template(&spec, "deployment", errors) {
         always_restarts(&spec, errors);
     }
 }
@@ -219,8 +219,15 @@ pub fn template(template: &Field<'_>, errors: &mut Errors) {
     pods::spec(&template.at("spec"), errors);
 }
 
+/// Whether anything can be selected with a selector, so that it makes sense to judge what it selects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Selector {
+    Usable,
+    Unusable,
+}
+
 /// A selector that is there, is not empty and selects what the template makes.
-fn selected_template(spec: &Field<'_>, kind: &str, errors: &mut Errors) {
+fn selected_template(spec: &Field<'_>, kind: &str, errors: &mut Errors) -> Selector {
     let selector = spec.at("selector");
     let before = errors.0.len();
     match selector.value {
@@ -236,12 +243,13 @@ fn selected_template(spec: &Field<'_>, kind: &str, errors: &mut Errors) {
     if errors.0.len() > before && selector.is_set() && !selector.is_empty() {
         errors.invalid(&selector, "invalid label selector");
         if unusable {
-            return;
+            return Selector::Unusable;
         }
     } else if !selector.is_empty() || !selector.is_set() {
         matches_template(spec, errors);
     }
     template(&spec.at("template"), errors);
+    Selector::Usable
 }
 
 pub fn matches_template(spec: &Field<'_>, errors: &mut Errors) {
@@ -258,7 +266,7 @@ pub fn matches_template(spec: &Field<'_>, errors: &mut Errors) {
 /// Pods of these kinds run for good.
 fn always_restarts(spec: &Field<'_>, errors: &mut Errors) {
     let policy = spec.at("template").at("spec").at("restartPolicy");
-    if ["OnFailure", "Never"].contains(&policy.text()) {
+    if policy.is_set() && policy.text() != "Always" {
         errors.unsupported(&policy, &["Always"]);
     }
 }

@@ -147,7 +147,12 @@ pub fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &Writ
         apply::apply(live, config, kind, &managed::writer(call, options), force)
     });
     let object = merged.map_err(refused)?;
-    let mut object = call.fit_or(object, options.validation, |_, why| unfit(call, config, &why))?;
+    // Fields that a custom kind does not declare were refused already; what is dropped without that is not told.
+    let validation = match call.resource.origin {
+        Origin::BuiltIn => options.validation,
+        Origin::Custom(_) => FieldValidation::Ignore,
+    };
+    let mut object = call.fit_or(object, validation, |_, why| unfit(call, config, &why))?;
     match_path(call, &mut object)?;
     Ok(Desired {
         object,
@@ -167,6 +172,7 @@ fn unfit(call: &Call, config: &Value, why: &str) -> ApiError {
         true => "error decoding from json: ",
         false => "",
     };
+    let why = without_place(why);
     let kind = format!(
         "{}/{}, Kind={}",
         call.resource.group, call.resource.version, call.resource.kind
@@ -180,6 +186,19 @@ fn unfit(call: &Call, config: &Value, why: &str) -> ApiError {
             object::name(config),
         ),
     )
+}
+
+/// What may be a number or a text reads itself, and does not know where it stands.
+fn without_place(why: &str) -> String {
+    let placed = why
+        .split_once(" into Go struct field ")
+        .and_then(|(found, rest)| Some((found, rest.rsplit_once(" of type ")?.1)));
+    match placed {
+        Some((found, "int32")) if !found.contains("number") && !found.ends_with("string") => {
+            format!("{found} into Go value of type int32")
+        }
+        _ => why.to_string(),
+    }
 }
 
 fn refused(error: ApplyError) -> ApiError {

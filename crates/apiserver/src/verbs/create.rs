@@ -100,8 +100,12 @@ pub async fn create_object(
 
 async fn create_once(call: &Call, mut object: Value, ownership: Ownership, options: &WriteOptions) -> Result<Outcome> {
     kinds::default(&call.resource, &mut object);
-    if ownership == Ownership::Update {
-        managed::track(call, &mut object, None, options);
+    match ownership {
+        Ownership::Update if managed::can_be_owned(call, &object, None) => {
+            managed::track(call, &mut object, None, options);
+        }
+        Ownership::Update => managed::forget(&mut object),
+        Ownership::Applied => {}
     }
     let mut review = admit::review(call, Operation::Create, object, None, options);
     admit::mutate(call, &mut review).await?;
@@ -137,6 +141,7 @@ async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Resul
         let why = "resourceVersion should not be set on objects to be created";
         return Err(ApiError::new(500, "", why));
     }
+    kinds::settle(&call.resource, &mut object);
     let name = object::name(&object).to_string();
     let key = call.key(&name);
     let allocation = kinds::begin_create(call, &mut object, options.commit).await?;

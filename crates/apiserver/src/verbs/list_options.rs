@@ -79,6 +79,8 @@ fn version(query: &Query, limited: bool, watch: Watching) -> Result<Version> {
     let revision = match text {
         "" => return Ok(Version::Unset),
         "0" => return Ok(Version::Any),
+        // No version goes together with a page, so nobody reads which one it is.
+        _ if !query.text("continue").is_empty() && watch == Watching::No => return Ok(Version::Exact(Revision(0))),
         text => parse_revision(text).map_err(|error| match watch {
             Watching::No => ApiError::bad_request(format!("invalid resource version: {}", error.message)),
             Watching::Yes => error,

@@ -4,7 +4,7 @@ use super::Call;
 use super::write_options::WriteOptions;
 use crate::catalogue::Origin;
 use serde_json::Value;
-use stead_machinery::apply::{self, Family, FieldSet, Kind, Writer};
+use stead_machinery::apply::{self, FieldSet, Kind, Writer};
 
 /// Who owns the fields of a new state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,18 +18,25 @@ pub enum Ownership {
 /// Gives the fields that a create or update sets to who made it.
 pub fn track(call: &Call, new: &mut Value, old: Option<&Value>, options: &WriteOptions) {
     crate::kinds::before_tracking(&call.resource, new);
-    let before = old.filter(|_| crate::kinds::writes_unowned(&call.resource)).map(|old| {
-        let mut before = old.clone();
-        crate::kinds::drop_unowned(&call.resource, &mut before);
-        before
-    });
     with_kind(call, |kind| {
-        apply::track(before.as_ref().or(old), new, kind, &writer(call, options));
+        apply::track(old, new, kind, &writer(call, options));
     });
     if call.path.subresource == "scale" {
         forget_times(new);
         forget_zero(call, new, options);
     }
+}
+
+/// Leaves the fields of a new state to nobody.
+pub fn forget(new: &mut Value) {
+    super::object::metadata_mut(new).remove("managedFields");
+}
+
+/// Whether the fields of both states can be owned; those of built-in kinds always can.
+pub fn can_be_owned(call: &Call, new: &Value, old: Option<&Value>) -> bool {
+    let schema = call.resource.schema();
+    let fits = |object: &Value| apply::can_be_owned(object, schema);
+    call.resource.origin_is_built_in() || (fits(new) && old.is_none_or(fits))
 }
 
 /// A scale of zero replicas is written without them, so whoever scales down to zero owns nothing.
@@ -59,13 +66,14 @@ pub fn forget_times(object: &mut Value) {
 /// Runs something with the kind as the rules of ownership see it.
 pub fn with_kind<T>(call: &Call, run: impl FnOnce(&Kind<'_>) -> T) -> T {
     let reset = FieldSet::of(reset_fields(call));
+    let fresh = || match call.resource.origin {
+        Origin::BuiltIn => crate::protobuf::fresh(&call.api_version, &call.resource.kind).unwrap_or_default(),
+        Origin::Custom(_) => Value::Object(serde_json::Map::new()),
+    };
     run(&Kind {
         schema: call.resource.schema(),
         reset: &reset,
-        family: match call.resource.origin {
-            Origin::BuiltIn => Family::BuiltIn,
-            Origin::Custom(_) => Family::Custom,
-        },
+        fresh: &fresh,
     })
 }
 

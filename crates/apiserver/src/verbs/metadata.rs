@@ -4,6 +4,7 @@ use super::object::{self, meta};
 use crate::catalogue::Resource;
 use crate::kinds::names;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use stead_machinery::field::{FieldError, FieldErrorKind};
 use stead_machinery::names::{label_value, path_segment, qualified_name};
 
@@ -54,7 +55,11 @@ pub fn errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
     }
     shared(object, &mut errors);
     // Most built-in kinds know only standard names; others may name their finalizers as they like.
-    if resource.origin_is_built_in() && !matches!(resource.group.as_str(), "coordination.k8s.io" | "policy") {
+    let lenient = matches!(
+        (resource.group.as_str(), resource.plural.as_str()),
+        ("coordination.k8s.io" | "policy", _) | ("", "events")
+    );
+    if resource.origin_is_built_in() && !lenient {
         standard_finalizers(object, &mut errors);
     }
     errors
@@ -206,7 +211,7 @@ pub fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if object::is_deleting(old) {
         let before = object::finalizers(old);
-        let added: Vec<String> = object::finalizers(new)
+        let added: BTreeSet<String> = object::finalizers(new)
             .into_iter()
             .filter(|f| !before.contains(f))
             .collect();

@@ -13,7 +13,7 @@ use crate::admission::Operation;
 use crate::error::{ApiError, Result};
 use crate::kinds::{self, strategy};
 use crate::server::Body;
-use crate::store::{Record, StoreError, Write};
+use crate::store::{Draft, Record, StoreError, Write};
 use http::Response;
 use serde_json::Value;
 use std::sync::Arc;
@@ -114,10 +114,14 @@ async fn update_once(
     let Desired { mut object, ownership } = make(&old)?;
     let conditional = check_version(call, &object, &old)?;
     kinds::default(&call.resource, &mut object);
+    // What was sent is looked at as a whole, also the part that this path does not change.
+    let can_be_owned = managed::can_be_owned(call, &object, Some(&old));
     parts::keep_other(call, &mut object, &old);
     keep_system_metadata(&mut object, &old);
-    if ownership == Ownership::Update {
-        managed::track(call, &mut object, Some(&old), options);
+    match ownership {
+        Ownership::Update if can_be_owned => managed::track(call, &mut object, Some(&old), options),
+        Ownership::Update => managed::forget(&mut object),
+        Ownership::Applied => {}
     }
     let mut review = admit::review(call, Operation::Update, object, Some(old.clone()), options);
     admit::mutate(call, &mut review).await?;
@@ -153,7 +157,9 @@ enum Conditional {
 fn check_version(call: &Call, object: &Value, old: &Value) -> Result<Conditional> {
     check_uid(call, object, old)?;
     let Some(sent) = sent_version(object)? else {
-        if strategy::of(&call.resource).unconditional_update || call.verb == "patch" {
+        // A scale is a part of the object that is there, and so names no version of its own.
+        let part = call.path.subresource == "scale";
+        if strategy::of(&call.resource).unconditional_update || call.verb == "patch" || part {
             return Ok(Conditional::No);
         }
         let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
@@ -236,14 +242,18 @@ async fn commit(
     conditional: Conditional,
 ) -> Result<Outcome, Failed> {
     object::copy_meta(old, &mut object, "resourceVersion");
+    kinds::settle(&call.resource, &mut object);
     stead_machinery::apply::keep_times_of_unchanged(old, &mut object);
     let gone = released(&object, old);
-    if !gone && object == *old {
+    if !gone && object == *old && is_as_stored(call, record, &object).await? {
         // Nothing changed: no write, no new version, no event.
         return Ok(match options.commit {
             Commit::Store => Outcome::Stored(record.clone()),
             Commit::DryRun => Outcome::Tried(object),
         });
+    }
+    if gone {
+        return finish(call, record, object, options, conditional).await;
     }
     let allocation = kinds::begin_update(call, &mut object, old, options.commit).await?;
     if options.commit == Commit::DryRun {
@@ -257,26 +267,57 @@ async fn commit(
         }
     };
     let (key, expect) = (record.key.as_ref().clone(), record.revision);
-    let write = match gone {
-        true => Write::Delete { key, draft, expect },
-        false => Write::Update { key, draft, expect },
-    };
-    match call.shared.store.write(write).await {
+    match call.shared.store.write(Write::Update { key, draft, expect }).await {
         Ok(record) => {
             allocation.keep(call).await;
-            if gone {
-                kinds::deleted(call, &record).await;
-            }
             Ok(Outcome::Stored(record))
         }
         Err(error) => {
             allocation.release(call).await;
-            Err(match error {
-                StoreError::Conflict { .. } if conditional == Conditional::No => Failed::Raced,
-                error => call.store_error(error, &call.path.name).into(),
-            })
+            Err(not_written(call, error, conditional))
         }
     }
+}
+
+/// Ends an object whose last finalizer an update took away. Who watches sees it go as it was stored; only who made the
+/// update sees what it was to become.
+async fn finish(
+    call: &Call,
+    record: &Arc<Record>,
+    object: Value,
+    options: &WriteOptions,
+    conditional: Conditional,
+) -> Result<Outcome, Failed> {
+    if options.commit == Commit::Store {
+        let write = Write::Delete {
+            key: record.key.as_ref().clone(),
+            draft: Draft::of(&record.value()),
+            expect: record.revision,
+        };
+        match call.shared.store.write(write).await {
+            Ok(record) => kinds::deleted(call, &record).await,
+            Err(error) => return Err(not_written(call, error, conditional)),
+        }
+    }
+    Ok(Outcome::Tried(object))
+}
+
+fn not_written(call: &Call, error: StoreError, conditional: Conditional) -> Failed {
+    match error {
+        StoreError::Conflict { .. } if conditional == Conditional::No => Failed::Raced,
+        error => call.store_error(error, &call.path.name).into(),
+    }
+}
+
+/// Whether an object that did not change would be stored as it is. One that was stored under another schema would not,
+/// and Kubernetes writes it anew: so objects are brought to a new version by writing them back.
+async fn is_as_stored(call: &Call, record: &Record, object: &Value) -> Result<bool> {
+    if call.resource.origin_is_built_in() || call.serves_as_stored(record) {
+        return Ok(true);
+    }
+    let mut stored = object.clone();
+    call.to_storage(&mut stored).await?;
+    Ok(stored == *record.value())
 }
 
 /// Whether an update takes away the last thing that held a deleted object.

@@ -197,6 +197,49 @@ async fn defaults_that_come_later_show_in_objects_that_were_there() {
 }
 
 #[tokio::test]
+async fn fields_that_the_schema_lost_are_not_shown_and_go_with_the_next_write() {
+    let api = Api::start().await;
+    let mut plain = sizes();
+    plain["properties"]["color"].as_object_mut().unwrap().remove("default");
+    plain["properties"]["shape"] = json!({"type": "string"});
+    let created = post(&api, DEFINITIONS, &definition(plain.clone())).await.ok();
+    let before = post(&api, WIDGETS, &widget("a", json!({"size": 3, "shape": "round"})))
+        .await
+        .ok();
+    assert_eq!(before["spec"]["shape"], "round");
+    plain["properties"].as_object_mut().unwrap().remove("shape");
+    let mut later = definition(plain);
+    later["metadata"] = created["metadata"].clone();
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    api.call("PUT", &path, "application/json", later.to_string()).await.ok();
+    let object = format!("{WIDGETS}/a");
+    let shown = get(&api, &object).await.ok();
+    assert_eq!(shown["spec"], json!({"size": 3}));
+    assert_eq!(
+        shown["metadata"]["resourceVersion"],
+        before["metadata"]["resourceVersion"]
+    );
+    assert_eq!(get(&api, WIDGETS).await.ok()["items"][0]["spec"], json!({"size": 3}));
+    // Nothing that anybody sees changes, and yet it is written: so are objects brought to a new schema.
+    let written = api
+        .call("PUT", &object, "application/json", shown.to_string())
+        .await
+        .ok();
+    assert_ne!(
+        written["metadata"]["resourceVersion"],
+        before["metadata"]["resourceVersion"]
+    );
+    let again = api
+        .call("PUT", &object, "application/json", written.to_string())
+        .await
+        .ok();
+    assert_eq!(
+        again["metadata"]["resourceVersion"],
+        written["metadata"]["resourceVersion"]
+    );
+}
+
+#[tokio::test]
 async fn a_definition_takes_its_objects_along_and_waits_for_their_finalizers() {
     let api = Api::start().await;
     post(&api, DEFINITIONS, &definition(sizes())).await.ok();

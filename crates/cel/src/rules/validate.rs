@@ -49,6 +49,15 @@ impl CompiledRules {
     }
 }
 
+/// The old value as an optional holds it: Kubernetes hands objects and lists over without what their schema says, so
+/// that their fields have their own names, and times in them are texts.
+fn unshaped<'a>(old: Option<&'a Json>, shaped: &Value<'a>) -> Value<'a> {
+    match old {
+        Some(json @ (Json::Object(_) | Json::Array(_))) => Value::dynamic(json),
+        _ => shaped.clone(),
+    }
+}
+
 /// The budget is used up.
 struct Exhausted;
 
@@ -195,23 +204,22 @@ impl<'a> Walk<'a> {
         if node.rules.is_empty() {
             return Ok(());
         }
-        if let Some(mistake) = node.scalar.mistake(new) {
-            for rule in node.rules.iter().filter(|rule| rule.program.uses("self")) {
-                let why = format!("{mistake} evaluating rule: {}", rule_name(rule));
-                self.fail(FieldError::invalid(self.here(""), node.type_name, why));
-            }
-            return Ok(());
-        }
+        let mistake = node.scalar.mistake(new);
         let value = |json| from_json(json, &node.decl).unwrap_or(Value::Null);
         let this = value(new);
         let before = old.map(value);
         for rule in &node.rules {
+            if let Some(mistake) = mistake.as_ref().filter(|_| rule.program.uses("self")) {
+                let why = format!("{mistake} evaluating rule: {}", rule_name(rule));
+                self.fail(FieldError::invalid(self.here(""), node.type_name, why));
+                continue;
+            }
             if rule.uses_old && before.is_none() && !rule.rule.optional_old_self {
                 // A transition needs a beginning.
                 continue;
             }
             let old = match (&before, rule.rule.optional_old_self) {
-                (Some(before), true) => Value::some(before.clone()),
+                (Some(before), true) => Value::some(unshaped(old, before)),
                 (None, true) => Value::none(),
                 (Some(before), false) => before.clone(),
                 (None, false) => Value::Null,

@@ -1,6 +1,7 @@
 //! Equality and order of values.
 
 use super::{List, Map, Value, from_json};
+use crate::decl::DeclShape;
 use crate::error::EvalError;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -101,20 +102,31 @@ pub fn same_keys<'v, 'a>(
 }
 
 fn maps_equal(a: &Map<'_>, b: &Map<'_>) -> Result<bool, EvalError> {
-    if let (Map::Json { map: x, decl }, Map::Json { map: y, .. }) = (a, b)
+    if let (Map::Json { map: x, decl }, Map::Json { map: y, decl: other }) = (a, b)
         && std::ptr::eq(*x, *y)
-        && !matches!(decl.shape, crate::decl::DeclShape::Double)
+        && std::ptr::eq(*decl, *other)
     {
         return Ok(true);
     }
-    let keys = a.keys();
-    if keys.len() != b.keys().len() {
+    if a.len() != b.len() {
         return Ok(false);
     }
-    for key in keys {
+    for (name, value) in a.unseen() {
+        // Fields that no expression sees are compared all the same, with an object that has such fields.
+        match b {
+            Map::Json { map, decl } if matches!(decl.shape, DeclShape::Object { .. }) => {
+                if map.get(name).is_some_and(|other| other != value) {
+                    return Ok(false);
+                }
+            }
+            _ => return Err(EvalError::NoSuchOverload),
+        }
+    }
+    for key in a.keys() {
         let key = key.value();
         match (a.get(&key).transpose()?, b.get(&key).transpose()?) {
             (Some(x), Some(y)) if equal(&x, &y)? => {}
+            (None, None) => {}
             _ => return Ok(false),
         }
     }

@@ -7,17 +7,13 @@
 use super::element::{Element, path_text};
 use super::typed::{Form, Type, Unknown};
 use crate::patch::go_text;
-use crate::schema::{SchemaRef, Shape};
+use crate::schema::{Format, SchemaRef, Shape};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Checks a configuration; the error is one line, or a list of them.
 pub(super) fn check(config: &Value, kind: Type<'_>) -> Result<(), String> {
-    let mut check = Check {
-        errors: Vec::new(),
-        path: Vec::new(),
-    };
-    check.value(config, kind);
+    let check = Check::of(config, kind, Repeated::Refused);
     match check.errors.as_slice() {
         [] => Ok(()),
         [only] => Err(only.clone()),
@@ -28,12 +24,35 @@ pub(super) fn check(config: &Value, kind: Type<'_>) -> Result<(), String> {
     }
 }
 
+/// Whether fields of an object can be owned at all. Items with one key are no obstacle: they are owned together.
+pub(super) fn can_be_owned(object: &Value, kind: Type<'_>) -> bool {
+    Check::of(object, kind, Repeated::Allowed).errors.is_empty()
+}
+
+/// What is thought of two list items with one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeated {
+    Allowed,
+    Refused,
+}
+
 struct Check {
     errors: Vec<String>,
     path: Vec<Element>,
+    repeated: Repeated,
 }
 
 impl Check {
+    fn of(value: &Value, kind: Type<'_>, repeated: Repeated) -> Self {
+        let mut check = Check {
+            errors: Vec::new(),
+            path: Vec::new(),
+            repeated,
+        };
+        check.value(value, kind);
+        check
+    }
+
     fn refuse(&mut self, what: impl std::fmt::Display) {
         let path = path_text(&self.path);
         self.errors.push(if path.is_empty() {
@@ -54,14 +73,15 @@ impl Check {
             Shape::Integer | Shape::Number if !value.is_number() => {
                 self.refuse(format!("expected numeric (int or float), got {}", go_type(value)));
             }
-            Shape::String(_) if !value.is_string() => self.refuse(format!(
+            Shape::String(Format::Plain | Format::Byte) if !value.is_string() => self.refuse(format!(
                 "expected string, got &value.valueUnstructured{{Value:{}}}",
                 go_syntax(value)
             )),
             Shape::Boolean if !value.is_boolean() => {
                 self.refuse(format!("expected boolean, got &{{{}}}", go_text(value)));
             }
-            Shape::IntOrString | Shape::Quantity if value.is_object() || value.is_array() => {
+            // A format is for validation; merging takes any scalar for such a text.
+            Shape::String(_) | Shape::Quantity if value.is_object() || value.is_array() => {
                 self.refuse(format!("expected any scalar, got &{{{}}}", go_text(value)));
             }
             _ => {}
@@ -83,8 +103,6 @@ impl Check {
             self.path.push(element);
             match below {
                 Some(below) => self.value(value, below),
-                // What is not there needs no declaration.
-                None if value.is_null() => {}
                 None => self.refuse("field not declared in schema"),
             }
             self.path.pop();
@@ -113,7 +131,7 @@ impl Check {
                     return;
                 }
             };
-            if form.is_some() && !seen.insert(element.clone()) {
+            if form.is_some() && !seen.insert(element.clone()) && self.repeated == Repeated::Refused {
                 self.refuse(format!("duplicate entries for key {element}"));
             }
             self.path.push(element);

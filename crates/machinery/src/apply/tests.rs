@@ -78,7 +78,7 @@ impl Story {
         Kind {
             schema: self.schemas.at(self.root),
             reset: &self.reset,
-            family: Family::Custom,
+            fresh: &|| json!({}),
         }
     }
 

@@ -71,7 +71,7 @@ fn merge_field(original: &mut Fields, key: String, mut value: Value, schema: Opt
     let current = original.remove(&key);
     let merged = match (current, value) {
         (_, Value::Null) => return Ok(()),
-        (Some(Value::Object(current)), Value::Object(patch)) => {
+        (Some(Value::Object(current)), Value::Object(patch)) if !is_replaced(schema, &key) => {
             let (below, _) = lookup(schema, &key);
             Value::Object(merge_map(current, patch, below)?)
         }
@@ -90,6 +90,12 @@ fn merge_field(original: &mut Fields, key: String, mut value: Value, schema: Opt
     };
     original.insert(key, merged);
     Ok(())
+}
+
+/// Whether a field is replaced as a whole: of all published types only the selector of a budget says so.
+fn is_replaced(schema: Option<SchemaRef<'_>>, key: &str) -> bool {
+    const BUDGET: &str = "io.k8s.api.policy.v1.PodDisruptionBudgetSpec";
+    key == "selector" && schema.is_some_and(|schema| schema.arena().name_of(schema.id()) == Some(BUDGET))
 }
 
 fn delete_from_list(original: &mut Fields, field: &str, value: Value) -> Result<()> {

@@ -2,7 +2,9 @@
 
 use crate::names;
 use base64::Engine;
+use regex::Regex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 
 /// Whether a string has a format; `None` for formats that Kubernetes does not check either.
 pub(super) fn fits(format: &str, text: &str) -> Option<bool> {
@@ -71,26 +73,16 @@ fn is_email(text: &str) -> bool {
     (quoted || local.split('.').all(word)) && domain.split('.').all(word)
 }
 
+/// Letters, digits and symbols of any script: names are looser here than in DNS.
+static HOSTNAME: LazyLock<Regex> = LazyLock::new(|| {
+    let label = r"[a-zA-Z0-9\p{S}\p{L}]";
+    let single = format!("{label}(?:-?{label}{{0,62}})?");
+    let dotted = format!(r"(?:{label}(?:(?:{label}|-){{0,61}}{label})?\.)+\p{{L}}{{2,63}}");
+    Regex::new(&format!("^(?:{single}|{dotted})$")).expect("the pattern is a constant")
+});
+
 fn is_hostname(text: &str) -> bool {
-    let labels: Vec<&str> = text.split('.').collect();
-    let label = |label: &&str| {
-        let alphanumeric = |c: char| c.is_alphanumeric();
-        (1..=63).contains(&label.len())
-            && label.starts_with(alphanumeric)
-            && label.ends_with(alphanumeric)
-            && label.chars().all(|c| c.is_alphanumeric() || c == '-')
-    };
-    if let [single] = labels.as_slice() {
-        // A name without dots may have one hyphen, after its first character.
-        let mut rest = single.chars();
-        let first = rest.next().is_some_and(char::is_alphanumeric);
-        let rest = rest.as_str();
-        let rest = rest.strip_prefix('-').unwrap_or(rest);
-        return first && single.len() <= 63 && rest.chars().all(char::is_alphanumeric);
-    }
-    let top = labels.last().copied().unwrap_or_default();
-    let plausible_top = top.len() >= 2 && top.chars().all(char::is_alphabetic);
-    text.len() <= 255 && labels.iter().all(label) && plausible_top
+    text.len() <= 255 && text.split('.').all(|label| label.len() <= 63) && HOSTNAME.is_match(text)
 }
 
 fn is_cidr(text: &str) -> bool {

@@ -1,7 +1,7 @@
 //! `cargo xtask differential`: searches for differences between the embedded API server and the real one.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stead_test::differential::{Found, Judge, Search, Sequence};
@@ -9,7 +9,7 @@ use stead_test::differential::{Found, Judge, Search, Sequence};
 /// How much of a request is shown.
 const SHOWN: usize = 700;
 
-/// What was asked for: `--seed S --sequences N [--from I] [--parallel P] [--keep DIR] [--replay FILE]`.
+/// What was asked for: `--seed S --sequences N [--from I] [--parallel P] [--keep DIR] [--replay FILE|FOLDER]`.
 struct Wanted {
     search: Search,
     keep: PathBuf,
@@ -33,6 +33,7 @@ async fn main() -> ExitCode {
         }
     };
     match &wanted.replay {
+        Some(folder) if folder.is_dir() => replay_all(&judge, folder).await,
         Some(file) => replay(&judge, file).await,
         None => search(&judge, &wanted).await,
     }
@@ -87,9 +88,7 @@ async fn search(judge: &Judge, wanted: &Wanted) -> ExitCode {
         .await;
     for (at, found) in report.found.iter().enumerate() {
         describe(found);
-        if at < wanted.search.shrunk {
-            keep(&wanted.keep, at, found);
-        }
+        keep(&wanted.keep, at, found);
     }
     for (row, count) in &report.rows {
         say(&format!("explained {count} times: {row}"));
@@ -130,7 +129,7 @@ fn describe(found: &Found) {
 }
 
 /// Writes the sequence where it can be replayed from.
-fn keep(folder: &std::path::Path, at: usize, found: &Found) {
+fn keep(folder: &Path, at: usize, found: &Found) {
     let mut sequence = found.sequence.clone();
     sequence.about = found.sort.clone();
     let path = folder.join(format!("{at}.json"));
@@ -143,16 +142,37 @@ fn keep(folder: &std::path::Path, at: usize, found: &Found) {
     }
 }
 
-async fn replay(judge: &Judge, file: &PathBuf) -> ExitCode {
+/// Replays every sequence of a folder, and tells only what differs.
+async fn replay_all(judge: &Judge, folder: &Path) -> ExitCode {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    files.sort();
+    let mut outcome = ExitCode::SUCCESS;
+    for file in files {
+        let Some(sequence) = read(&file) else {
+            return ExitCode::FAILURE;
+        };
+        for difference in judge.differences(&sequence).await {
+            say(&format!("{}: {difference}", file.display()));
+            outcome = ExitCode::FAILURE;
+        }
+    }
+    outcome
+}
+
+/// The sequence of a file, or nothing after saying why there is none.
+fn read(file: &Path) -> Option<Sequence> {
     let sequence = std::fs::read_to_string(file)
         .map_err(|error| error.to_string())
         .and_then(|text| serde_json::from_str::<Sequence>(&text).map_err(|error| error.to_string()));
-    let sequence = match sequence {
-        Ok(sequence) => sequence,
-        Err(error) => {
-            say(&format!("error: {}: {error}", file.display()));
-            return ExitCode::FAILURE;
-        }
+    sequence
+        .inspect_err(|error| say(&format!("error: {}: {error}", file.display())))
+        .ok()
+}
+
+async fn replay(judge: &Judge, file: &Path) -> ExitCode {
+    let Some(sequence) = read(file) else {
+        return ExitCode::FAILURE;
     };
     let (ours, theirs) = judge.answers(&sequence).await;
     for ((step, ours), theirs) in sequence.steps.iter().zip(&ours).zip(&theirs) {

@@ -4,7 +4,7 @@
 //! row exists. What differs in the nature of two runs, such as times, is no difference and is not here.
 
 use super::compare::{message, what};
-use super::sequence::{Step, put};
+use super::sequence::Step;
 use super::side::Answer;
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ const WHOLE: &[Whole] = &[
             let applied = what(&step.path) == "things/scale" && step.content_type == "application/apply-patch+yaml";
             let odd =
                 message(&theirs.body).starts_with("failed to create manager for existing fields: failed to convert");
-            applied && ours.code == 200 && theirs.code == 500 && odd
+            applied && matches!(ours.code, 200 | 422) && theirs.code == 500 && odd
         },
     },
     Whole {
@@ -106,33 +106,49 @@ const WHOLE: &[Whole] = &[
         },
     },
     Whole {
-        row: "Lists that are required and empty",
-        then: Then::Stop,
-        holds: |_, ours, theirs| {
-            let list = |answer: &Answer| match answer.body["kind"].as_str() {
-                Some("LimitRange") => Some(answer.body["spec"]["limits"].clone()),
-                Some("EndpointSlice") => Some(answer.body["endpoints"].clone()),
-                Some("Role" | "ClusterRole") => Some(answer.body["rules"].clone()),
-                _ => None,
-            };
-            let empty = |answer: &Answer| list(answer).is_some_and(|list| list.as_array().is_none_or(Vec::is_empty));
-            let without_list = |answer: &Answer| {
-                let mut answer = answer.clone();
-                for pointer in ["/spec/limits", "/endpoints", "/rules"] {
-                    put(&mut answer.body, pointer, &Value::Null);
-                }
-                answer
-            };
-            empty(ours) && empty(theirs) && same_but_versions(&without_list(ours), &without_list(theirs))
-        },
-    },
-    Whole {
         row: "Apply to a custom resource whose definition is new",
         then: Then::GoOn,
         holds: |step, ours, theirs| {
             let applied = what(&step.path) == "things" && step.content_type == "application/apply-patch+yaml";
             let untyped = message(&ours.body).starts_with("failed to create typed patch object");
             applied && untyped && ours.code == 500 && theirs.code == 422
+        },
+    },
+    Whole {
+        row: "Apply to a `scale` that says no replicas",
+        then: Then::Stop,
+        holds: |step, ours, theirs| {
+            let applied = what(&step.path).ends_with("/scale") && step.content_type == "application/apply-patch+yaml";
+            let silent = step
+                .body
+                .as_ref()
+                .is_some_and(|body| body["spec"].get("replicas").is_none());
+            applied && silent && ours.code == 200 && theirs.code == 200 && same_but_versions(ours, theirs)
+        },
+    },
+    Whole {
+        row: "An empty list in a NetworkPolicy where there is none",
+        then: Then::Stop,
+        holds: |step, ours, theirs| {
+            let sent = step.body.as_ref().map(|body| &body["spec"]).unwrap_or(&Value::Null);
+            let empty = ["ingress", "egress", "policyTypes"]
+                .iter()
+                .any(|name| sent[name].as_array().is_some_and(Vec::is_empty));
+            let counted = ["managedFields", "resourceVersion", "generation"];
+            what(&step.path) == "networkpolicies" && empty && same_but(ours, theirs, &counted)
+        },
+    },
+    Whole {
+        row: "Order of warnings about fields that a JSON patch moved",
+        then: Then::GoOn,
+        holds: |step, ours, theirs| {
+            let sorted = |answer: &Answer| {
+                let mut answer = answer.clone();
+                answer.warnings.sort();
+                answer
+            };
+            let patch = step.content_type == "application/json-patch+json";
+            patch && ours.warnings != theirs.warnings && sorted(ours) == sorted(theirs)
         },
     },
     Whole {
@@ -153,17 +169,13 @@ const WHOLE: &[Whole] = &[
         },
     },
     Whole {
-        row: "An address for a Service that is refused",
+        row: "An address or port for a Service that is refused",
         then: Then::GoOn,
         holds: |_, ours, theirs| {
-            let causes = theirs.body["details"]["causes"].as_array();
-            let refused = |cause: &Value| {
-                cause["message"]
-                    .as_str()
-                    .is_some_and(|m| m.contains("failed to allocate IP"))
-            };
-            let their_message = message(&theirs.body).contains("failed to allocate IP");
-            ours.code >= 400 && theirs.code >= 400 && (their_message || causes.into_iter().flatten().any(refused))
+            let words = ["failed to allocate IP", "provided port is not in the valid range"];
+            let refused = |cause: &Value| words.iter().any(|words| says(cause, words));
+            let their_message = message(&theirs.body).contains(words[0]);
+            ours.code >= 400 && theirs.code >= 400 && (their_message || causes(theirs).iter().any(refused))
         },
     },
 ];
@@ -235,33 +247,21 @@ const PLACES: &[Place] = &[
                 && base64(ours) != base64(theirs)
         },
     },
-    Place {
-        row: "Rules on a default that has unknown fields",
-        holds: |_, path, ours, theirs| {
-            let ours = ours.as_array().map(Vec::as_slice).unwrap_or_default();
-            let theirs = theirs.as_array().map(Vec::as_slice).unwrap_or_default();
-            let of_default = |cause: &Value| {
-                let at_default = cause["field"]
-                    .as_str()
-                    .is_some_and(|field| field.ends_with("].default"));
-                let failed = cause["message"]
-                    .as_str()
-                    .is_some_and(|why| why.contains("oldSelf.value() == self"));
-                at_default && failed
-            };
-            path == ".details.causes" && ours.is_empty() && !theirs.is_empty() && theirs.iter().all(of_default)
-        },
-    },
 ];
 
 /// Whether two answers differ in nothing but who manages an object, and its version.
 fn same_but_versions(ours: &Answer, theirs: &Answer) -> bool {
+    same_but(ours, theirs, &["managedFields", "resourceVersion"])
+}
+
+/// Whether two answers differ in nothing but these parts of their metadata.
+fn same_but(ours: &Answer, theirs: &Answer, fields: &[&str]) -> bool {
     if !ours.body["metadata"].is_object() || !theirs.body["metadata"].is_object() {
         return false;
     }
     let mut alike = ours.clone();
-    for field in ["managedFields", "resourceVersion"] {
-        alike.body["metadata"][field] = theirs.body["metadata"][field].clone();
+    for field in fields {
+        alike.body["metadata"][*field] = theirs.body["metadata"][*field].clone();
     }
     ours != theirs && alike == *theirs
 }

@@ -41,6 +41,10 @@ fn wanted(schema: SchemaRef<'_>) -> String {
         Shape::Any | Shape::Free => "interface {}".to_string(),
         Shape::Object(object) => match (type_name(schema), object.additional) {
             (Some((package, name)), _) => format!("{package}.{name}"),
+            // The one map of quantities that the API has.
+            (None, Some(values)) if matches!(schema.go(values).shape(), Shape::Quantity) => {
+                "v1.ResourceList".to_string()
+            }
             (None, Some(values)) => format!("map[string]{}", wanted(schema.go(values))),
             (None, None) => "struct".to_string(),
         },
