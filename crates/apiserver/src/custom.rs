@@ -25,7 +25,9 @@ pub use cleanup::{begin as begin_cleanup, instance_gone};
 pub use conversion::{Converter, convert};
 pub use definition::{Definition, definitions};
 pub use form::unknown_formats;
-pub use object::{coerce_embedded, create_errors, default, is_current, mistyped_metadata, prune, update_errors};
+pub use object::{
+    check_type, coerce_embedded, create_errors, default, is_current, mistyped_metadata, prune, update_errors,
+};
 pub use status::{prepare_create, prepare_update};
 
 /// The group of the definitions themselves.

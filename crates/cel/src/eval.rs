@@ -15,10 +15,25 @@ const LIST_COST: u64 = 10;
 const MAP_COST: u64 = 30;
 const STRUCT_COST: u64 = 40;
 
+/// The fields of one variable that are made when an expression comes to use them.
+pub trait Lazy<'a> {
+    /// The place of the variable in the environment's order.
+    fn place(&self) -> usize;
+
+    /// The value of a field; `None` if there is no such field.
+    fn field(&self, name: &str) -> Option<Result<Value<'a>, EvalError>>;
+}
+
 /// Evaluates a plan with these variables.
-pub fn evaluate<'a>(plan: &Plan, variables: &[Value<'a>], budget: &mut Budget) -> Result<Value<'a>, EvalError> {
+pub fn evaluate<'a>(
+    plan: &Plan,
+    variables: &[Value<'a>],
+    lazy: Option<&dyn Lazy<'a>>,
+    budget: &mut Budget,
+) -> Result<Value<'a>, EvalError> {
     let mut evaluator = Evaluator {
         variables,
+        lazy,
         locals: Vec::new(),
         budget,
     };
@@ -27,6 +42,7 @@ pub fn evaluate<'a>(plan: &Plan, variables: &[Value<'a>], budget: &mut Budget) -
 
 struct Evaluator<'v, 'a> {
     variables: &'v [Value<'a>],
+    lazy: Option<&'v dyn Lazy<'a>>,
     locals: Vec<Value<'a>>,
     budget: &'v mut Budget,
 }
@@ -44,6 +60,10 @@ impl<'a> Evaluator<'_, 'a> {
                 Ok(self.locals[*place].clone())
             }
             Plan::Select { operand, field } => {
+                if let Some(made) = self.made(operand, field) {
+                    self.budget.spend(2)?;
+                    return made.unwrap_or_else(|| Err(EvalError::NoSuchKey(field.to_string())));
+                }
                 let operand = self.eval(operand)?;
                 self.budget.spend(1)?;
                 match operand {
@@ -56,6 +76,10 @@ impl<'a> Evaluator<'_, 'a> {
                 }
             }
             Plan::Has { operand, field } => {
+                if let Some(made) = self.made(operand, field) {
+                    self.budget.spend(1)?;
+                    return Ok(Value::Bool(made.transpose()?.is_some()));
+                }
                 let operand = self.eval(operand)?;
                 let found = match &operand {
                     Value::Optional(None) => false,
@@ -111,6 +135,15 @@ impl<'a> Evaluator<'_, 'a> {
                 self.locals.pop();
                 result
             }
+        }
+    }
+
+    /// A field of the lazy variable; `None` if the operand is something else.
+    fn made(&self, operand: &Plan, field: &str) -> Option<Option<Result<Value<'a>, EvalError>>> {
+        let lazy = self.lazy?;
+        match operand {
+            Plan::Variable(place) if *place == lazy.place() => Some(lazy.field(field)),
+            _ => None,
         }
     }
 

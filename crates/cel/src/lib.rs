@@ -30,6 +30,7 @@ pub mod value;
 pub use env::Env;
 pub use error::{Budget, EvalError};
 pub use estimate::CostEstimate;
+pub use eval::Lazy;
 pub use issue::{Issue, shown};
 pub use program::{Program, compile};
 pub use types::Type;

@@ -6,7 +6,7 @@ use crate::decl::Decl;
 use crate::env::Env;
 use crate::error::{Budget, EvalError};
 use crate::estimate::{CostEstimate, estimate};
-use crate::eval;
+use crate::eval::{self, Lazy};
 use crate::issue::Issue;
 use crate::parser::parse;
 use crate::plan::{Plan, plan};
@@ -58,7 +58,17 @@ impl Program {
 
     /// Evaluates with these values of the environment's variables, in the environment's order.
     pub fn evaluate<'a>(&self, variables: &[Value<'a>], budget: &mut Budget) -> Result<Value<'a>, EvalError> {
-        eval::evaluate(&self.plan, variables, budget)
+        eval::evaluate(&self.plan, variables, None, budget)
+    }
+
+    /// As [`Program::evaluate`], with one variable whose fields are made when they are used.
+    pub fn evaluate_lazily<'a>(
+        &self,
+        variables: &[Value<'a>],
+        lazy: &dyn Lazy<'a>,
+        budget: &mut Budget,
+    ) -> Result<Value<'a>, EvalError> {
+        eval::evaluate(&self.plan, variables, Some(lazy), budget)
     }
 }
 

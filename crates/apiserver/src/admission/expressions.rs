@@ -5,14 +5,17 @@ use crate::auth::directory::StoreDirectory;
 use crate::auth::{Attributes, Decision, Directory, Target, User};
 use crate::verbs::Call;
 use serde_json::{Value as Json, json};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use stead_cel::authorizer::{Answer, Authorizer, Question};
 use stead_cel::decl::{Decl, type_of};
-use stead_cel::value::{Key, from_json};
-use stead_cel::{Budget, Env, EvalError, Program, Type, Value, compile, shown};
 
-/// `object`, `oldObject`, `request`, `namespaceObject`, `params`, `authorizer`, `authorizer.requestResource`.
+use stead_cel::value::from_json;
+use stead_cel::{Budget, Env, EvalError, Lazy, Program, Type, Value, compile, shown};
+
+/// `object`, `oldObject`, `request`, `namespaceObject`, `params`, `authorizer`, `authorizer.requestResource`; the
+/// policy's own variables come after them.
 const BASE_VARIABLES: usize = 7;
 
 static REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
@@ -152,8 +155,8 @@ impl Inputs {
         }
     }
 
-    /// The values of the environment's variables, with none of the policy's own yet.
-    pub fn values(&self) -> Vec<Value<'_>> {
+    /// The values of the environment's variables, without the policy's own.
+    fn values(&self) -> Vec<Value<'_>> {
         vec![
             Value::dynamic(&self.object),
             Value::dynamic(&self.old),
@@ -162,58 +165,94 @@ impl Inputs {
             Value::dynamic(&self.params),
             Value::authorizer(&self.asker),
             Value::resource_check(&self.asker, self.resource.clone()),
-            Value::map(BTreeMap::new()),
         ]
     }
 }
 
-/// Evaluates a policy's own variables in order; each sees those before it. One that fails is missing, and its error
-/// is told when an expression asks for it.
-pub fn with_variables<'a>(
-    mut values: Vec<Value<'a>>,
-    variables: &[(String, Program)],
-    spent: &mut u64,
-) -> (Vec<Value<'a>>, Vec<(String, EvalError)>) {
-    let mut known: BTreeMap<Key<'a>, Value<'a>> = BTreeMap::new();
-    let mut failed = Vec::new();
-    for (name, program) in variables {
-        let mut budget = Budget::per_call();
-        let outcome = program.evaluate(&values, &mut budget);
-        *spent = spent.saturating_add(budget.spent());
-        match outcome {
-            Ok(value) => {
-                known.insert(Key::String(name.clone().into()), value);
-                values[BASE_VARIABLES] = Value::map(known.clone());
-            }
-            Err(error) => failed.push((name.clone(), error)),
-        }
-    }
-    (values, failed)
+/// What the expressions of one policy see of one write, and what they may still cost.
+pub struct Scope<'a> {
+    variables: Variables<'a>,
+    spent: u64,
 }
 
-/// Evaluates one expression within what is left of the budget.
-pub fn evaluate<'a>(
-    program: &Program,
-    values: &[Value<'a>],
-    failed: &[(String, EvalError)],
-    spent: &mut u64,
-    limit: u64,
-) -> Result<Value<'a>, EvalError> {
-    if *spent > limit {
-        return Err(EvalError::CostLimit);
+impl<'a> Scope<'a> {
+    pub fn new(inputs: &'a Inputs, variables: &'a [(String, Program)]) -> Self {
+        Scope {
+            variables: Variables {
+                base: inputs.values(),
+                programs: variables,
+                known: RefCell::default(),
+                spent: Cell::new(0),
+            },
+            spent: 0,
+        }
     }
-    let mut budget = Budget::new(Budget::PER_CALL.min(limit - *spent));
-    let outcome = program.evaluate(values, &mut budget);
-    *spent = spent.saturating_add(budget.spent());
-    outcome.map_err(|error| match &error {
-        EvalError::NoSuchKey(name) => match failed.iter().find(|(failed, _)| failed == name) {
-            Some((name, cause)) => {
-                EvalError::invalid(format!("composited variable {name:?} fails to evaluate: {cause}"))
-            }
-            None => error,
-        },
-        _ => error,
-    })
+
+    /// Evaluates one expression within what is left of the budget, and the variables that it comes to use.
+    pub fn evaluate(&mut self, program: &Program, limit: u64) -> Result<Value<'a>, EvalError> {
+        if self.spent > limit {
+            return Err(EvalError::CostLimit);
+        }
+        let mut budget = Budget::new(Budget::PER_CALL.min(limit - self.spent));
+        let outcome = program.evaluate_lazily(&self.variables.base, &self.variables, &mut budget);
+        let cost = budget.spent().saturating_add(self.variables.spent.take());
+        self.spent = self.spent.saturating_add(cost);
+        outcome
+    }
+}
+
+/// Whether all match conditions hold.
+pub fn conditions_hold(
+    conditions: &[(String, Result<Program, String>)],
+    inputs: &Inputs,
+    variables: &[(String, Program)],
+) -> Result<bool, String> {
+    let mut scope = Scope::new(inputs, variables);
+    let mut problem = None;
+    for (name, program) in conditions {
+        let outcome = match program {
+            Ok(program) => scope
+                .evaluate(program, Budget::MATCH_CONDITIONS)
+                .map_err(|error| error.to_string()),
+            Err(why) => Err(why.clone()),
+        };
+        match outcome {
+            Ok(Value::Bool(true)) => {}
+            // One that does not hold decides, whatever the others do.
+            Ok(_) => return Ok(false),
+            Err(why) => problem = Some(format!("expression of match condition '{name}' failed: {why}")),
+        }
+    }
+    problem.map_or(Ok(true), Err)
+}
+
+/// A policy's own variables. Each is evaluated when an expression first comes to use it, so that one that fails, or
+/// costs much, does no harm where nobody needs it.
+struct Variables<'a> {
+    base: Vec<Value<'a>>,
+    programs: &'a [(String, Program)],
+    known: RefCell<BTreeMap<&'a str, Result<Value<'a>, EvalError>>>,
+    spent: Cell<u64>,
+}
+
+impl<'a> Lazy<'a> for Variables<'a> {
+    fn place(&self) -> usize {
+        BASE_VARIABLES
+    }
+
+    fn field(&self, name: &str) -> Option<Result<Value<'a>, EvalError>> {
+        if let Some(known) = self.known.borrow().get(name) {
+            return Some(known.clone());
+        }
+        let (name, program) = self.programs.iter().find(|(known, _)| known == name)?;
+        let mut budget = Budget::per_call();
+        let outcome = program.evaluate_lazily(&self.base, self, &mut budget);
+        let outcome = outcome
+            .map_err(|cause| EvalError::invalid(format!("composited variable {name:?} fails to evaluate: {cause}")));
+        self.spent.set(self.spent.get().saturating_add(budget.spent()));
+        self.known.borrow_mut().insert(name, outcome.clone());
+        Some(outcome)
+    }
 }
 
 /// Asks RBAC on behalf of the request's user.

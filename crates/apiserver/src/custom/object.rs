@@ -2,8 +2,9 @@
 
 use super::{CustomKind, embedded};
 use crate::catalogue::{Origin, Resource, built_in};
+use crate::error::ApiError;
 use crate::store::Record;
-use crate::verbs::{Call, metadata};
+use crate::verbs::{Call, metadata, object};
 use serde_json::Value;
 use stead_machinery::field::{FieldError, FieldErrorKind};
 use stead_machinery::patch::go_text;
@@ -44,6 +45,36 @@ pub fn mistyped_metadata(resource: &Resource, object: &Value) -> Option<String> 
     }
     let schema = built_in::schemas().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
     embedded::mistyped(object.get("metadata")?, schema)
+}
+
+/// A patch must leave an object what it is.
+pub fn check_type(resource: &Resource, object: &Value) -> Result<(), ApiError> {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if kind.is_empty() {
+        let why = format!("Object 'Kind' is missing in '{object}'");
+        let error = FieldError::invalid("patch", object.to_string(), why);
+        return Err(ApiError::invalid("", "", "", &[error]));
+    }
+    if version.is_empty() {
+        let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+        let causes = serde_json::json!({"causes": [{"message": why}]});
+        let message = format!("Internal error occurred: {why}");
+        return Err(ApiError::new(500, "InternalError", message).with_details(causes));
+    }
+    let mut errors = Vec::new();
+    if kind != resource.kind {
+        errors.push(FieldError::invalid("kind", kind, format!("must be {}", resource.kind)));
+    }
+    let wanted = resource.api_version();
+    if version != wanted {
+        errors.push(FieldError::invalid("apiVersion", version, format!("must be {wanted}")));
+    }
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(ApiError::invalid(group, kind, object::name(object), &errors)),
+    }
 }
 
 /// Whether stored bytes are what a reader gets: nothing would be dropped, filled in or converted. What was written

@@ -289,6 +289,7 @@ impl Call {
             ApiError::invalid("", "", "", &[error])
         })?;
         if !self.resource.origin_is_built_in() {
+            crate::custom::check_type(&self.resource, &fitted)?;
             stead_machinery::walk::drop_nulls(&mut fitted, self.resource.schema());
         }
         Ok(fitted)

@@ -128,6 +128,7 @@ async fn update_once(
     let mut object = review.object.take().unwrap_or_default();
     keep_system_metadata(&mut object, &old);
     kinds::prepare_update(call, &mut object, &old).await?;
+    kinds::settle(&call.resource, &mut object);
     strategy::bump_generation(call, &mut object, &old);
     let mut errors = metadata::errors(&call.resource, &object);
     errors.extend(metadata::update_errors(&object, &old));
@@ -242,7 +243,6 @@ async fn commit(
     conditional: Conditional,
 ) -> Result<Outcome, Failed> {
     object::copy_meta(old, &mut object, "resourceVersion");
-    kinds::settle(&call.resource, &mut object);
     stead_machinery::apply::keep_times_of_unchanged(old, &mut object);
     let gone = released(&object, old);
     if !gone && object == *old && is_as_stored(call, record, &object).await? {

@@ -86,12 +86,30 @@ impl fmt::Display for Element {
         match self {
             Element::Field(name) => write!(f, ".{name}"),
             Element::Key(keys) => {
-                let keys: Vec<String> = keys.iter().map(|(name, value)| format!("{name}={}", value.0)).collect();
+                let keys: Vec<String> = keys
+                    .iter()
+                    .map(|(name, value)| format!("{name}={}", shown(&value.0)))
+                    .collect();
                 write!(f, "[{}]", keys.join(","))
             }
-            Element::Value(value) => write!(f, "[={}]", value.0),
+            Element::Value(value) => write!(f, "[={}]", shown(&value.0)),
             Element::Index(index) => write!(f, "[{index}]"),
         }
+    }
+}
+
+/// A value as messages show it. Objects are no keys, and lose their braces where they stand for one.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| format!("{name}={}", shown(value)))
+            .collect(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(shown).collect();
+            format!("[{}]", items.join(","))
+        }
+        scalar => scalar.to_string(),
     }
 }
 

@@ -152,6 +152,17 @@ const WHOLE: &[Whole] = &[
         },
     },
     Whole {
+        row: "A type beside `x-kubernetes-int-or-string`",
+        then: Then::GoOn,
+        holds: |step, ours, theirs| {
+            let applied = what(&step.path) == "things" && step.content_type == "application/apply-patch+yaml";
+            let untyped = message(&theirs.body).starts_with("failed to create typed patch object")
+                && message(&theirs.body).contains(": expected ");
+            let either = |cause: &Value| says(cause, "in body must be of type integer,string");
+            applied && untyped && ours.code == 422 && theirs.code == 500 && causes(ours).iter().any(either)
+        },
+    },
+    Whole {
         row: "A scale beyond 32 bits",
         then: Then::Stop,
         holds: |step, ours, theirs| {

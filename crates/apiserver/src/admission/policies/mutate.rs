@@ -1,16 +1,16 @@
 //! What mutating policies change.
 
 use super::checks::{FailurePolicy, Mutation, MutationKind};
-use super::validate::{denied, matches};
+use super::validate::denied;
 use super::{Binding, Policy, meant, params};
 use crate::admission::Review;
-use crate::admission::expressions::{self, Inputs};
+use crate::admission::expressions::{self, Inputs, Scope};
 use crate::admission::views::Phase;
 use crate::error::Result;
 use crate::verbs::Call;
 use serde_json::Value as Json;
+use stead_cel::Budget;
 use stead_cel::value::to_json;
-use stead_cel::{Budget, Value};
 use stead_machinery::patch;
 
 /// Lets the policies change the object in the order of their names; those that want to see later changes run once
@@ -58,7 +58,7 @@ async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &
     for param in params::collect(call, review, policy, binding).await? {
         for mutation in &policy.mutations {
             let inputs = Inputs::new(call, review, param.as_ref());
-            if !matches(policy, &inputs)? {
+            if !expressions::conditions_hold(&policy.conditions, &inputs, &policy.variables)? {
                 break;
             }
             let patch = evaluate(policy, mutation, &inputs)?;
@@ -79,9 +79,9 @@ async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &
 
 fn evaluate(policy: &Policy, mutation: &Mutation, inputs: &Inputs) -> Result<Json, String> {
     let program = mutation.program.as_ref().map_err(Clone::clone)?;
-    let mut spent = 0;
-    let (values, failed) = expressions::with_variables(inputs.values(), &policy.variables, &mut spent);
-    let made: Value<'_> = expressions::evaluate(program, &values, &failed, &mut spent, Budget::PER_OBJECT)
+    let mut scope = Scope::new(inputs, &policy.variables);
+    let made = scope
+        .evaluate(program, Budget::PER_OBJECT)
         .map_err(|error| error.to_string())?;
     to_json(&made).ok_or_else(|| "the expression made a value that no object can hold".to_string())
 }

@@ -3,7 +3,7 @@
 use super::checks::{FailurePolicy, Validation};
 use super::{Binding, Policy, meant, params};
 use crate::admission::Review;
-use crate::admission::expressions::{self, Inputs};
+use crate::admission::expressions::{self, Inputs, Scope};
 use crate::admission::views::Phase;
 use crate::error::{ApiError, Result};
 use crate::verbs::Call;
@@ -103,7 +103,7 @@ async fn evaluate_binding(
     let mut annotations = Vec::new();
     for param in params {
         let inputs = Inputs::new(call, review, param.as_ref());
-        match matches(policy, &inputs) {
+        match expressions::conditions_hold(&policy.conditions, &inputs, &policy.variables) {
             Ok(true) => {}
             Ok(false) => continue,
             Err(why) => {
@@ -111,11 +111,8 @@ async fn evaluate_binding(
                 continue;
             }
         }
-        let mut spent = 0;
-        let (values, failed) = expressions::with_variables(inputs.values(), &policy.variables, &mut spent);
-        let mut run = |program: &stead_cel::Program| {
-            expressions::evaluate(program, &values, &failed, &mut spent, Budget::PER_OBJECT)
-        };
+        let mut scope = Scope::new(&inputs, &policy.variables);
+        let mut run = |program: &stead_cel::Program| scope.evaluate(program, Budget::PER_OBJECT);
         for (place, validation) in policy.validations.iter().enumerate() {
             match judge(validation, &mut run) {
                 Ok(None) => {}
@@ -146,30 +143,6 @@ fn invalid(message: String) -> Denial {
     Denial {
         message,
         reason: "Invalid".to_string(),
-    }
-}
-
-/// Whether all match conditions hold.
-pub(super) fn matches(policy: &Policy, inputs: &Inputs) -> Result<bool, String> {
-    let mut spent = 0;
-    let (values, failed) = expressions::with_variables(inputs.values(), &policy.variables, &mut spent);
-    let mut problem = None;
-    for (name, program) in &policy.conditions {
-        let outcome = match program {
-            Ok(program) => expressions::evaluate(program, &values, &failed, &mut spent, Budget::MATCH_CONDITIONS)
-                .map_err(|error| error.to_string()),
-            Err(why) => Err(why.clone()),
-        };
-        match outcome {
-            Ok(Value::Bool(true)) => {}
-            // One that does not hold decides, whatever the others do.
-            Ok(_) => return Ok(false),
-            Err(why) => problem = Some(format!("expression of match condition '{name}' failed: {why}")),
-        }
-    }
-    match problem {
-        None => Ok(true),
-        Some(why) => Err(why),
     }
 }
 

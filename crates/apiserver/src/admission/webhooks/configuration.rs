@@ -8,7 +8,7 @@ use crate::store::Record;
 use crate::verbs::Call;
 use serde_json::Value;
 use std::time::Duration;
-use stead_cel::{Budget, Program};
+use stead_cel::Program;
 
 const DEFAULT_TIMEOUT: u64 = 10;
 
@@ -81,23 +81,6 @@ impl Webhook {
         if self.conditions.is_empty() {
             return Ok(true);
         }
-        let inputs = Inputs::new(call, review, None);
-        let values = inputs.values();
-        let mut spent = 0;
-        let mut problem = None;
-        for (name, program) in &self.conditions {
-            let outcome = match program {
-                Ok(program) => expressions::evaluate(program, &values, &[], &mut spent, Budget::MATCH_CONDITIONS)
-                    .map_err(|error| error.to_string()),
-                Err(why) => Err(why.clone()),
-            };
-            match outcome {
-                Ok(stead_cel::Value::Bool(true)) => {}
-                // One that does not hold decides, even if others fail.
-                Ok(_) => return Ok(false),
-                Err(why) => problem = Some(format!("expression of match condition '{name}' failed: {why}")),
-            }
-        }
-        problem.map_or(Ok(true), Err)
+        expressions::conditions_hold(&self.conditions, &Inputs::new(call, review, None), &[])
     }
 }
