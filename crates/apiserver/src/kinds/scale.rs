@@ -100,16 +100,25 @@ async fn apply_scale(call: &Call, body: Body, encoding: BodyEncoding, paths: &Pa
 
 /// Whether this manager applied the replicas and is the only one who owns them, so that they go when it says no more.
 fn is_let_go(object: &Value, paths: &Paths, manager: &str) -> bool {
-    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
-    let owns = |entry: &&Value| {
-        let path = paths.spec.split('.').map(|name| format!("f:{name}"));
-        let place = path.fold(&entry["fieldsV1"], |fields, name| &fields[name]);
-        !place.is_null()
-    };
-    let mut owners = entries.filter(owns).peekable();
+    let mut owners = owners(object, paths).peekable();
     let own =
         |entry: &Value| entry["manager"] == manager && entry["operation"] == "Apply" && entry["subresource"] == "scale";
     owners.peek().is_some() && owners.all(own)
+}
+
+/// The entries of all who own the replicas.
+fn owners<'a>(object: &'a Value, paths: &Paths) -> impl Iterator<Item = &'a Value> {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries.filter(|entry| {
+        let path = paths.spec.split('.').map(|name| format!("f:{name}"));
+        let place = path.fold(&entry["fieldsV1"], |fields, name| &fields[name]);
+        !place.is_null()
+    })
+}
+
+/// Whether anybody owns the replicas.
+pub fn is_owned(resource: &Resource, object: &Value) -> bool {
+    owners(object, &paths(resource)).next().is_some()
 }
 
 /// A patch may have made a number that no scale can hold.

@@ -18,6 +18,13 @@ pub enum Ownership {
 /// Gives the fields that a create or update sets to who made it.
 pub fn track(call: &Call, new: &mut Value, old: Option<&Value>, options: &WriteOptions) {
     crate::kinds::before_tracking(&call.resource, new);
+    if let Some(old) = old.filter(|_| call.path.subresource == "scale")
+        && !crate::kinds::scale::is_owned(&call.resource, old)
+    {
+        // A scale of which nobody owns anything stays untracked until somebody applies to it.
+        super::object::copy_meta(old, new, "managedFields");
+        return;
+    }
     with_kind(call, |kind| {
         apply::track(old, new, kind, &writer(call, options));
     });
