@@ -2,6 +2,7 @@
 //!
 //! Every controller is a reconciler on our own framework, with the permissions it declares and no others.
 
+pub mod addresses;
 pub mod autoscaler;
 pub mod certificates;
 pub mod cron_job;
@@ -65,6 +66,7 @@ pub fn account(controller: &str) -> String {
             };
             format!("{stem}-controller")
         }
+        "ipallocator-release-controller" => "ipallocator-repair-controller".to_string(),
         "garbagecollector" => "generic-garbage-collector".to_string(),
         "persistentvolume-binder" | "persistentvolume-release" | "default-storage-class" => {
             "persistent-volume-binder".to_string()
@@ -92,6 +94,7 @@ pub fn add_to(manager: &Manager, settings: &Settings) {
     role_aggregation::add_to(manager);
     autoscaler::add_to(manager);
     volumes::add_to(manager, settings.volumes.clone());
+    addresses::add_to(manager);
     endpoint_slices::add_to(manager);
     endpoint_slices::mirroring::add_to(manager);
     namespaces::add_to(manager);

@@ -29,6 +29,7 @@ use crate::clock::Clock;
 use registration::{Capacity, Isolation, NodeConfig, Role};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use voices::Voices;
 
@@ -46,11 +47,17 @@ pub fn describe(index: usize, total: usize, name: String, capacity: Capacity) ->
         name,
         role,
         zone: ZONES[index % ZONES.len()].to_owned(),
-        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        address: loopback(index),
         port: None,
         capacity,
         isolation: Isolation::default(),
     }
+}
+
+/// The address of node number `index`: the loopback network has room for all, and the first has the usual one.
+pub fn loopback(index: usize) -> IpAddr {
+    let number = u32::try_from(index).unwrap_or(0) % 0xff_fffe;
+    IpAddr::V4(Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + number))
 }
 
 /// Runs hollow nodes until `stop`: one loop and one watch for all of them.
@@ -104,14 +111,31 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
     // Whoever set it before keeps it: there is one network in a process.
     let _ = shared.set(network.clone());
     let cgroups = process::cgroups::Cgroups::find();
+    let mut doors = Vec::new();
     for node in &mut nodes {
         node.isolation.network = network.describe().to_owned();
         node.isolation.limits = cgroups.describe().to_owned();
         if let Some(serving) = &serving {
-            node.port = Some(serving.listener.local_addr()?.port());
+            let first = serving.listener.local_addr()?;
+            node.port = Some(first.port());
+            if node.address != first.ip() {
+                match TcpListener::bind((node.address, first.port())).await {
+                    Ok(listener) => doors.push(listener),
+                    // The machine has no such address, or the port is taken there: the nodes share one.
+                    Err(_) => node.address = first.ip(),
+                }
+            }
         }
     }
-    let proxy = tokio::spawn(services::run(voices.proxy.clone(), network.clone(), stop.clone()));
+    let room = services::pass::room();
+    let hosts: Vec<(String, IpAddr)> = nodes.iter().map(|node| (node.name.clone(), node.address)).collect();
+    let proxy = services::Proxy {
+        client: voices.proxy.clone(),
+        network: network.clone(),
+        nodes: hosts.iter().map(|(_, address)| *address).collect(),
+        room: room.clone(),
+    };
+    let proxy = tokio::spawn(services::run(proxy, stop.clone()));
     let (sender, notices) = tokio::sync::mpsc::unbounded_channel();
     let events = events::Recorder::new(voices.clone(), events::Kinds::All);
     let first = nodes.first();
@@ -124,10 +148,16 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         catalogue: process::images::Catalogue::new(own, images),
         capacity: first.map_or_else(Capacity::hollow, |node| node.capacity.clone()),
         cgroups,
-        host: first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |node| node.address),
+        hosts,
+        room,
         folder,
     });
     if let Some(serving) = serving {
+        for listener in doors {
+            let (tls, guard) = (serving.tls.clone(), serving.guard.clone());
+            let door = server::Serving { listener, tls, guard };
+            tokio::spawn(server::serve(door, runtime.clone(), stop.clone()));
+        }
         tokio::spawn(server::serve(serving, runtime.clone(), stop.clone()));
     }
     let looking = tokio::spawn({

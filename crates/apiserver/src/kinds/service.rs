@@ -6,7 +6,7 @@
 mod address;
 mod ports;
 
-pub use address::{Cidr, CidrError, give_back, repair, reservation};
+pub use address::{Cidr, CidrError, give_back, ranges_view as address_ranges, repair, reservation};
 pub use ports::view as node_ports;
 
 use super::Allocation;

@@ -9,7 +9,7 @@ use crate::catalogue::Catalogue;
 use crate::custom::{Definition, definitions};
 use crate::discovery::Discovery;
 use crate::environment::Environment;
-use crate::kinds::service::{Cidr, node_ports};
+use crate::kinds::service::{Cidr, address_ranges, node_ports};
 use crate::openapi::OpenApi;
 use crate::store::{Key, Revision, Store, View};
 use arc_swap::ArcSwap;
@@ -40,6 +40,8 @@ pub struct Config {
 pub struct Network {
     pub services: Cidr,
     pub advertised: Option<SocketAddr>,
+    /// What ServiceCIDRs add to `services`.
+    pub(crate) ranges: View<Vec<Cidr>>,
     pub(crate) ports: View<Vec<i64>>,
     /// Held while a service's ports are chosen and stored.
     pub(crate) ports_lock: Arc<tokio::sync::Mutex<()>>,
@@ -125,6 +127,7 @@ impl Shared {
             network: Network {
                 services: config.services,
                 advertised: config.advertised,
+                ranges: address_ranges(),
                 ports: node_ports(),
                 ports_lock: Arc::default(),
             },

@@ -1,20 +1,23 @@
-//! `stead image`: images that containers of process nodes run in, from archives.
+//! `stead image`: images that containers of process nodes run in, from archives and registries.
 
+use super::connection;
 use crate::failure::Hint;
 use crate::places;
 use crate::terminal::say;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use stead_cluster::node::process::images::registry::Keys;
 use stead_cluster::node::process::images::store::Store;
 
-/// Load images from archives, and list them
+/// Load images from archives, pull them from registries, and list them
 #[derive(Args)]
 #[command(after_help = "Examples:
   stead image load app.tar     an OCI archive, or what `docker save` and `podman save` write
+  stead image pull docker.io/library/nginx:1.29
   stead image list
 
-Containers of loaded images run in their own root, which takes the rights of root.")]
+Containers of such images run in their own root, which takes the rights of root.")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -26,6 +29,11 @@ enum Command {
     Load {
         /// A tar file, compressed with gzip or not
         archive: PathBuf,
+    },
+    /// Fetch an image that everybody may read from its registry, for all of your clusters
+    Pull {
+        /// The name as a pod has it
+        image: String,
     },
     /// The names of the images that are there
     List,
@@ -42,6 +50,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
             for name in names {
                 say(&format!("loaded {name}"))?;
             }
+        }
+        Command::Pull { image } => {
+            connection::block_on(async {
+                let pulled = images.pull(&image, &Keys::default()).await;
+                pulled
+                    .with_context(|| format!("cannot pull {image}"))
+                    .hint("check the name and the way to the registry, or load an archive with `stead image load`")
+            })?;
+            say(&format!("pulled {image}"))?;
         }
         Command::List => {
             for (name, digest) in images.names() {

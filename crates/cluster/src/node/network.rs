@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 
 /// How pods are connected.
 pub enum Network {
@@ -92,9 +92,14 @@ impl Network {
             Ok(bridge) => Network::Bridge(bridge),
             Err(error) => {
                 tracing::info!(%error, "pods share the machine's network: namespaces are not permitted");
-                Network::Loopback(Addresses::new(Ipv4Addr::new(127, 18, 0, 2), 0xfff0))
+                Network::shared()
             }
         }
+    }
+
+    /// The machine's own network, which everybody may have.
+    pub fn shared() -> Network {
+        Network::Loopback(Addresses::new(Ipv4Addr::new(127, 18, 0, 2), 0xfff0))
     }
 
     /// What this network can and cannot do, in a sentence for people.
@@ -153,6 +158,24 @@ impl Network {
             Network::Bridge(bridge) if bridge.owns(to.ip()) => bridge.inside(TcpStream::connect(to)).await?,
             Network::Bridge(bridge) => bridge.outside(TcpStream::connect(to)).await?,
             Network::Loopback(_) => TcpStream::connect(to).await,
+        }
+    }
+
+    /// A socket whose datagrams go to a pod, or to any other address, from where it can be reached.
+    pub async fn datagrams_to(&self, to: SocketAddr) -> io::Result<UdpSocket> {
+        let open = async move {
+            let any = match to {
+                SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            };
+            let socket = UdpSocket::bind((any, 0)).await?;
+            socket.connect(to).await?;
+            Ok(socket)
+        };
+        match self {
+            Network::Bridge(bridge) if bridge.owns(to.ip()) => bridge.inside(open).await?,
+            Network::Bridge(bridge) => bridge.outside(open).await?,
+            Network::Loopback(_) => open.await,
         }
     }
 

@@ -15,6 +15,7 @@ mod grpc;
 mod hello;
 mod hold;
 mod hooks;
+mod host_ports;
 pub mod images;
 mod launch;
 pub mod log;
@@ -22,6 +23,7 @@ mod powers;
 pub mod probe;
 mod reach;
 mod root;
+mod seccomp;
 mod shim;
 pub mod spec;
 pub mod terminal;
@@ -53,6 +55,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 /// Runs containers as processes.
@@ -65,8 +68,10 @@ pub struct Process {
     pub catalogue: Catalogue,
     pub capacity: Capacity,
     pub cgroups: Cgroups,
-    /// The node's address as pods see it.
-    pub host: IpAddr,
+    /// The nodes and their addresses.
+    pub hosts: Vec<(String, IpAddr)>,
+    /// A permit for each connection that is passed on to pods.
+    pub room: Arc<Semaphore>,
     /// Where everything about pods is kept.
     pub folder: PathBuf,
     runs: Mutex<HashMap<(String, String), Run>>,
@@ -75,6 +80,8 @@ pub struct Process {
     /// The tasks that keep volumes up to date, by pod.
     refreshing: Mutex<HashMap<String, AbortHandle>>,
     tokens: volumes::tokens::Tokens,
+    /// The proxies of host ports, by pod.
+    host_ports: Mutex<HashMap<String, host_ports::Open>>,
     /// The runtime itself, for the tasks that it starts.
     own: Weak<Process>,
 }
@@ -99,7 +106,8 @@ pub struct Settings {
     pub catalogue: Catalogue,
     pub capacity: Capacity,
     pub cgroups: Cgroups,
-    pub host: IpAddr,
+    pub hosts: Vec<(String, IpAddr)>,
+    pub room: Arc<Semaphore>,
     pub folder: PathBuf,
 }
 
@@ -114,7 +122,8 @@ impl Process {
             catalogue,
             capacity,
             cgroups,
-            host,
+            hosts,
+            room,
             folder,
         } = settings;
         Arc::new_cyclic(|own| Process {
@@ -126,12 +135,14 @@ impl Process {
             catalogue,
             capacity,
             cgroups,
-            host,
+            hosts,
+            room,
             folder,
             runs: Mutex::default(),
             samples: Mutex::default(),
             refreshing: Mutex::default(),
             tokens: volumes::tokens::Tokens::default(),
+            host_ports: Mutex::default(),
             own: own.clone(),
         })
     }
@@ -268,6 +279,10 @@ impl Runtime for Process {
         if alive {
             for address in &record.addresses {
                 self.network.adopt(*address);
+                if let Err(error) = self.open_host_ports(&Shape::of(pod), *address).await {
+                    let note = format!("host ports are not open again: {error}");
+                    self.events.warning(pod, "HostPortFailed", &note, self.clock.now());
+                }
             }
             seen.sandbox = Sandbox::Ready {
                 addresses: record.addresses,
@@ -315,7 +330,7 @@ impl Runtime for Process {
         let hostname: String = hostname.chars().take(63).collect();
         let processes = launch::processes(&shape);
         let attached = match shape.uses_host_network() {
-            true => self.network.attach_to_machine(self.host, processes).await,
+            true => self.network.attach_to_machine(self.host_of(&pod), processes).await,
             false => self.network.attach(&hostname, processes).await,
         };
         let attached = attached.map_err(failed)?;
@@ -327,7 +342,12 @@ impl Runtime for Process {
             addresses: addresses.clone(),
             holder: attached.holder,
         };
-        if let Err(error) = store(&folder.join("sandbox.json"), &record) {
+        let stored = match self.open_host_ports(&shape, attached.address).await {
+            Ok(()) => store(&folder.join("sandbox.json"), &record),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = stored {
+            self.host_ports.lock().remove(shape.uid());
             self.network.detach(attached.address, attached.holder);
             return Err(failed(error));
         }
@@ -402,6 +422,7 @@ impl Runtime for Process {
 impl Process {
     fn detach(&self, folder: &Path) {
         if let Some(record) = load::<SandboxRecord>(&folder.join("sandbox.json")) {
+            self.host_ports.lock().remove(&record.uid);
             for address in &record.addresses {
                 self.network.detach(*address, record.holder);
             }

@@ -5,14 +5,17 @@
 //! that does not answer.
 
 pub mod dns;
+pub mod pass;
 mod proxy;
 
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
-pub use proxy::run;
+use pass::Route;
+pub use proxy::{Proxy, run};
 
 /// A namespaced name.
 pub type Key = (String, String);
@@ -25,20 +28,31 @@ pub struct Table {
     slices: BTreeMap<Key, EndpointSlice>,
 }
 
-/// One place where the proxy listens, and where it sends connections.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    pub listen: Listen,
-    pub endpoints: Vec<SocketAddr>,
-}
-
 /// Where the proxy listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Listen {
     /// On a Service's own address, where pods are.
-    Cluster(Ipv4Addr, u16),
-    /// On the machine's loopback address.
-    NodePort(u16),
+    Cluster(Ipv4Addr, u16, Protocol),
+    /// On a node's address.
+    NodePort(IpAddr, u16, Protocol),
+}
+
+/// How the two ends of a port speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+}
+
+impl Protocol {
+    /// What a port's protocol is called in the API; nothing for what cannot be passed on.
+    pub fn of(name: Option<&str>) -> Option<Protocol> {
+        match name.unwrap_or("TCP") {
+            "TCP" => Some(Protocol::Tcp),
+            "UDP" => Some(Protocol::Udp),
+            _ => None,
+        }
+    }
 }
 
 /// One ready endpoint of a Service.
@@ -125,13 +139,14 @@ impl Table {
         found
     }
 
-    /// Where connections to one port of a Service go.
-    fn targets(&self, namespace: &str, service: &str, port: Option<&str>) -> Vec<SocketAddr> {
+    /// Where one port of a Service leads.
+    fn targets(&self, namespace: &str, service: &str, port: Option<&str>, protocol: Protocol) -> Vec<SocketAddr> {
         let mut targets = BTreeSet::new();
         for slice in self.slices_of(namespace, service) {
             let ports = slice.ports.iter().flatten();
             let number = ports
                 .filter(|candidate| candidate.name.as_deref().unwrap_or_default() == port.unwrap_or_default())
+                .filter(|candidate| Protocol::of(candidate.protocol.as_deref()) == Some(protocol))
                 .find_map(|candidate| u16::try_from(candidate.port?).ok());
             let Some(number) = number else { continue };
             for endpoint in slice.endpoints.iter().flatten() {
@@ -149,31 +164,46 @@ impl Table {
         targets.into_iter().collect()
     }
 
-    /// Every place where the proxy should listen.
-    pub fn routes(&self) -> BTreeMap<Listen, Vec<SocketAddr>> {
+    /// Every place where the proxy should listen, with node ports on these addresses.
+    pub fn routes(&self, nodes: &[IpAddr]) -> BTreeMap<Listen, Route> {
         let mut routes = BTreeMap::new();
         for ((namespace, name), service) in &self.services {
             let Some(spec) = &service.spec else { continue };
             let cluster: Option<Ipv4Addr> = spec.cluster_ip.as_deref().and_then(|address| address.parse().ok());
             for port in spec.ports.iter().flatten() {
-                if port.protocol.as_deref().unwrap_or("TCP") != "TCP" {
+                let Some(protocol) = Protocol::of(port.protocol.as_deref()) else {
                     continue;
-                }
-                let targets = self.targets(namespace, name, port.name.as_deref());
+                };
+                let route = Route {
+                    endpoints: self.targets(namespace, name, port.name.as_deref(), protocol),
+                    affinity: affinity(spec),
+                };
                 if let Some((address, number)) = cluster.zip(u16::try_from(port.port).ok()) {
-                    routes.insert(Listen::Cluster(address, number), targets.clone());
+                    routes.insert(Listen::Cluster(address, number, protocol), route.clone());
                 }
-                if let Some(number) = port
-                    .node_port
-                    .and_then(|number| u16::try_from(number).ok())
-                    .filter(|number| *number > 0)
-                {
-                    routes.insert(Listen::NodePort(number), targets);
+                let number = port.node_port.and_then(|number| u16::try_from(number).ok());
+                if let Some(number) = number.filter(|number| *number > 0) {
+                    for node in nodes {
+                        routes.insert(Listen::NodePort(*node, number, protocol), route.clone());
+                    }
                 }
             }
         }
         routes
     }
+}
+
+/// How long clients of a Service keep their endpoint; three hours where it does not say.
+fn affinity(spec: &ServiceSpec) -> Option<Duration> {
+    const USUAL: u64 = 10_800;
+    if spec.session_affinity.as_deref() != Some("ClientIP") {
+        return None;
+    }
+    let told = spec.session_affinity_config.as_ref();
+    let seconds = told.and_then(|config| config.client_ip.as_ref()?.timeout_seconds);
+    Some(Duration::from_secs(
+        seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(USUAL),
+    ))
 }
 
 /// The key of an object that has a namespace and a name.

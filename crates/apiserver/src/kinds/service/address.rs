@@ -4,7 +4,7 @@ use super::super::Allocation;
 use super::invalid;
 use crate::error::Result;
 use crate::server::Shared;
-use crate::store::{Key, ListAt, Prefix, StoreError, Window, Write};
+use crate::store::{Key, ListAt, Prefix, Record, StoreError, View, Window, Write};
 use crate::verbs::write_options::Commit;
 use crate::verbs::{Call, encode, object};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use std::str::FromStr;
 use stead_machinery::field::FieldError;
 
 pub const ADDRESSES: &str = "networking.k8s.io/ipaddresses";
+const RANGES: &str = "networking.k8s.io/servicecidrs";
 
 /// The range that services get their addresses from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,15 +69,52 @@ impl Cidr {
         Ipv4Addr::from_bits(self.base + number)
     }
 
+    /// All addresses in the order in which they are tried, from a place that chance names. The lower part is left to
+    /// those who name their address, as long as there is other room.
+    fn in_order(self, chance: u32) -> impl Iterator<Item = Ipv4Addr> {
+        let usable = self.usable();
+        let reserved = (usable / 16).clamp(16.min(usable), 256.min(usable));
+        let upper = usable - reserved;
+        let start = chance.checked_rem(upper).unwrap_or(0);
+        let upper_numbers = (0..upper).map(move |step| reserved + 1 + (start + step) % upper);
+        upper_numbers.chain(1..=reserved).map(move |number| self.nth(number))
+    }
+
     fn contains(self, address: Ipv4Addr) -> bool {
         let number = address.to_bits().wrapping_sub(self.base);
         (1..=self.usable()).contains(&number)
     }
 }
 
+/// The ranges that ServiceCIDRs name, of those that are ready and stay.
+pub fn ranges_view() -> View<Vec<Cidr>> {
+    View::new(Prefix::resource(RANGES), |record: &Record| {
+        let value = record.value();
+        let conditions = value["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = conditions
+            .into_iter()
+            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+        if !ready || value["metadata"]["deletionTimestamp"].is_string() {
+            return None;
+        }
+        let named = object::strings(&value["spec"]["cidrs"]);
+        Some(named.iter().filter_map(|text| text.parse().ok()).collect())
+    })
+}
+
+/// Where addresses are given from: the server's own range first, then those that were added.
+fn ranges(call: &Call) -> Vec<Cidr> {
+    let network = &call.shared.network;
+    let mut ranges = vec![network.services];
+    for named in network.ranges.read(&call.shared.store).values() {
+        ranges.extend(named.iter().filter(|range| **range != network.services));
+    }
+    ranges
+}
+
 /// Gives a service the address that it asks for, or a free one.
 pub async fn take(call: &Call, service: &mut Value, commit: Commit, allocation: &mut Allocation) -> Result<()> {
-    let range = call.shared.network.services;
+    let ranges = ranges(call);
     let wanted = service["spec"]["clusterIPs"][0]
         .as_str()
         .unwrap_or_default()
@@ -92,7 +130,7 @@ pub async fn take(call: &Call, service: &mut Value, commit: Commit, allocation: 
                 format!("failed to allocate IP {wanted}: not a valid IP address"),
             );
         };
-        if !range.contains(address) {
+        if !ranges.iter().any(|range| range.contains(address)) {
             let why = format!("failed to allocate IP {wanted}: the provided network does not match the current range");
             return refuse(service, why);
         }
@@ -104,20 +142,10 @@ pub async fn take(call: &Call, service: &mut Value, commit: Commit, allocation: 
             ),
         };
     }
-    // The lower part is left to those who name their address, as long as there is other room.
-    let usable = range.usable();
-    let reserved = (usable / 16).clamp(16.min(usable), 256.min(usable));
     let mut bytes = [0; 4];
     call.shared.environment.entropy.fill(&mut bytes);
-    let upper = usable - reserved;
-    let start = match upper {
-        0 => 0,
-        upper => u32::from_le_bytes(bytes) % upper,
-    };
-    let upper_numbers = (0..upper).map(|step| reserved + 1 + (start + step) % upper);
-    let lower_numbers = 1..=reserved;
-    for number in upper_numbers.chain(lower_numbers) {
-        let address = range.nth(number);
+    let chance = u32::from_le_bytes(bytes);
+    for address in ranges.into_iter().flat_map(|range| range.in_order(chance)) {
         if call.shared.store.get_cached(&key(address)).is_some() {
             continue;
         }

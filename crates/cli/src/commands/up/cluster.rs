@@ -82,7 +82,10 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let audit = audit_log(&arguments)?;
     let store = open_store(&home.path, life, arguments.store.as_ref(), &environment).await?;
     let advertised = bound.socket.local_addr().ok();
-    let trust = Identity::generate(&["127.0.0.1".to_string()]).context("cannot make the nodes' certificates")?;
+    let doors: Vec<String> = (0..arguments.nodes.max(1))
+        .map(|index| stead_cluster::node::loopback(index).to_string())
+        .collect();
+    let trust = Identity::generate(&doors).context("cannot make the nodes' certificates")?;
     let network = Arc::default();
     let wires = Wires::through(Arc::new(parts::ToPods(Arc::clone(&network))));
     let server = api_server(store, environment.clone(), &pki, advertised, &trust, wires).await?;

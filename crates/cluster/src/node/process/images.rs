@@ -1,10 +1,13 @@
 //! What an image's name means on a machine without containers.
 //!
 //! A node runs programs, not images: the built-in ones are this binary, and a catalogue maps well-known names to
-//! programs that the machine has. Anything else cannot be pulled, and the pod says so as on Kubernetes.
+//! programs that the machine has. Anything else is pulled from its registry (see `pull`); if that cannot be, the pod
+//! says so as on Kubernetes.
 
 mod archive;
 mod file;
+mod pull;
+pub mod registry;
 pub mod store;
 
 use super::entry::VERB;
@@ -52,6 +55,7 @@ pub struct Catalogue {
     pub own: PathBuf,
     entries: Option<PathBuf>,
     store: Option<Store>,
+    turn: pull::Turn,
 }
 
 /// Programs from Debian's packages, under the names of their usual images.
@@ -69,7 +73,10 @@ const KNOWN: &[(&str, &[&str])] = &[
 /// Whether an image that is not here may be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
+    /// If it is not there.
     Allowed,
+    /// Also if it is, where it came from a registry (`imagePullPolicy: Always`).
+    Always,
     /// `imagePullPolicy: Never`.
     Never,
 }
@@ -81,6 +88,7 @@ impl Catalogue {
             own,
             entries: places.entries,
             store: places.store.map(Store::new),
+            turn: pull::Turn::default(),
         }
     }
 
@@ -93,7 +101,7 @@ impl Catalogue {
             return Ok(Resolved {
                 entrypoint: found.entrypoint,
                 arguments: found.arguments,
-                image_id: found.digest,
+                image_id: found.source.unwrap_or(found.digest),
                 remark: None,
                 content: Some(Content {
                     root,
@@ -122,13 +130,7 @@ impl Catalogue {
                     reason: "ErrImageNeverPull",
                     message: format!("Container image \"{image}\" is not present with pull policy of Never"),
                 },
-                Pull::Allowed => RuntimeError::Image {
-                    reason: "ErrImagePull",
-                    message: format!(
-                        "failed to pull image \"{image}\": this node runs programs of the machine, and neither the \
-                         image store nor the catalogue knows \"{name}\"; load it with `stead image load`"
-                    ),
-                },
+                Pull::Allowed | Pull::Always => unknown(image, "it is not looked for elsewhere"),
             });
         };
         machine_program(image, tag, program)
@@ -141,6 +143,25 @@ impl Catalogue {
             message,
         })?;
         Ok(entries.remove(repository).or_else(|| entries.remove(name)))
+    }
+}
+
+/// The error for what is no name of an image.
+fn misnamed(image: &str) -> RuntimeError {
+    RuntimeError::Image {
+        reason: "InvalidImageName",
+        message: format!("Failed to apply default image tag \"{image}\": couldn't parse image name"),
+    }
+}
+
+/// The error for an image that is nowhere to be had.
+fn unknown(image: &str, why: &str) -> RuntimeError {
+    RuntimeError::Image {
+        reason: "ErrImagePull",
+        message: format!(
+            "failed to pull image \"{image}\": neither the image store nor the catalogue of this node knows it, and \
+             {why}; load it with `stead image load`, or map it to a program in images.yaml"
+        ),
     }
 }
 
@@ -205,10 +226,7 @@ fn split(image: &str) -> Result<(&str, Option<&str>), RuntimeError> {
             .chars()
             .any(|letter| letter.is_whitespace() || letter.is_control());
     if invalid {
-        return Err(RuntimeError::Image {
-            reason: "InvalidImageName",
-            message: format!("Failed to apply default image tag \"{image}\": couldn't parse image name"),
-        });
+        return Err(misnamed(image));
     }
     let name = image.split_once('@').map_or(image, |(name, _)| name);
     Ok(match name.rsplit_once(':') {

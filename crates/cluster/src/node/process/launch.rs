@@ -12,7 +12,7 @@ use super::spec::{
     Access, Input, Inside, Mount, Processes, RunRecord, RunSpec, SandboxRecord, Screen, Silence, StartRecord, load,
     store,
 };
-use super::{Ended, Process, entry, powers};
+use super::{Ended, Process, entry, powers, seccomp};
 use crate::node::runtime::{Readiness, Running, RuntimeError};
 use crate::node::shape::{Shape, Whole};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
@@ -47,9 +47,10 @@ impl Process {
         let image = container.image.as_deref().unwrap_or_default();
         let pull = match container.image_pull_policy.as_deref() {
             Some("Never") => Pull::Never,
+            Some("Always") => Pull::Always,
             _ => Pull::Allowed,
         };
-        let resolved = self.catalogue.resolve(image, pull)?;
+        let resolved = self.obtain(&pod, image, pull).await?;
         if let Some(remark) = &resolved.remark {
             self.events.normal(&pod, "Pulled", remark, self.clock.now());
         }
@@ -165,6 +166,7 @@ impl Process {
             groups: powers::groups(pod_security),
             powers: powers::kept(security),
             gain: powers::gain(security),
+            calls: seccomp::calls(security, pod_security).map_err(config_error)?,
             inside,
             cgroups: self
                 .cgroups
@@ -253,7 +255,7 @@ impl Process {
     ) -> Result<Sources, RuntimeError> {
         let mut sources = Sources {
             addresses: addresses.to_vec(),
-            host: Some(self.host),
+            host: Some(self.host_of(shape.pod)),
             cpus: self.capacity.cpus,
             memory_bytes: self.capacity.memory_bytes,
             ..Sources::default()

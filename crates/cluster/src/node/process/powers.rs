@@ -3,7 +3,8 @@
 //! A process takes its identity when everything else is made, right before it becomes the container's program: from
 //! then on it could not make anything any more.
 
-use super::spec::{Gain, RunSpec};
+use super::seccomp;
+use super::spec::{Calls, Gain, RunSpec};
 use caps::{CapSet, Capability, CapsHashSet};
 use k8s_openapi::api::core::v1::{Capabilities, PodSecurityContext, SecurityContext};
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
@@ -81,11 +82,18 @@ pub fn take(spec: &RunSpec) -> io::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
     }
+    let filter = || match spec.calls {
+        Calls::All => Ok(()),
+        Calls::Usual => seccomp::confine(spec.powers.as_deref()),
+    };
+    // Who may gain powers must have some to take a filter, and has none left when all else is done.
+    if spec.gain == Gain::Allowed {
+        filter()?;
+    }
     let groups: Vec<Gid> = spec.groups.iter().copied().map(Gid::from_raw).collect();
     setgroups(&groups)?;
     if let Some(kept) = &spec.powers {
-        let kept: CapsHashSet = kept.iter().filter_map(|name| name.parse().ok()).collect();
-        confine(&kept).map_err(io::Error::other)?;
+        confine(&named(kept)).map_err(io::Error::other)?;
     }
     if let Some(group) = spec.group {
         setgid(Gid::from_raw(group))?;
@@ -95,8 +103,14 @@ pub fn take(spec: &RunSpec) -> io::Result<()> {
     }
     if spec.gain == Gain::Forbidden {
         nix::sys::prctl::set_no_new_privs()?;
+        filter()?;
     }
     Ok(())
+}
+
+/// Powers by their names; those that are unknown are none.
+pub fn named(names: &[String]) -> CapsHashSet {
+    names.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
 /// Gives up all other powers for good: no program that is started from here has them.

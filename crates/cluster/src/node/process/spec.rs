@@ -35,6 +35,9 @@ pub struct RunSpec {
     pub powers: Option<Vec<String>>,
     #[serde(default)]
     pub gain: Gain,
+    /// The system calls that it may make.
+    #[serde(default)]
+    pub calls: Calls,
     /// Present where the container has a file system and processes of its own.
     pub inside: Option<Inside>,
     /// Directories of control groups to join, made by the agent.
@@ -50,6 +53,15 @@ pub enum Gain {
     #[default]
     Allowed,
     Forbidden,
+}
+
+/// Which system calls programs of a container may make.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Calls {
+    #[default]
+    All,
+    /// Without those that containers are usually refused (`RuntimeDefault`).
+    Usual,
 }
 
 /// What a container reads.

@@ -1,9 +1,9 @@
-//! The Service proxy: listens where Services are and passes connections on.
+//! The Service proxy: listens where Services are and passes on what comes.
 //!
-//! One task per place to listen. The endpoints are read when a connection arrives, so that one that is no longer
-//! ready gets none; one that does not answer is skipped.
+//! One task per place to listen. How things are passed on is in `pass`.
 
-use super::{Key, Listen, Table, dns, key};
+use super::pass::{self, Passing, Route};
+use super::{Key, Listen, Protocol, Table, dns, key};
 use crate::node::network::Network;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Service;
@@ -13,45 +13,49 @@ use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long an endpoint may take to accept a connection before the next one is tried.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// Where Services lead now.
+type Routes = Arc<RwLock<BTreeMap<Listen, Route>>>;
 
-/// Connections that are passed on at once, over all Services; more wait to be accepted.
-const MOST_CONNECTIONS: usize = 4096;
-/// The pause after a connection could not be accepted: out of file descriptors, for one, until others have ended.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Where Services send connections now.
-type Routes = Arc<RwLock<BTreeMap<Listen, Vec<SocketAddr>>>>;
+/// What the proxy of a machine needs.
+pub struct Proxy {
+    /// Watches Services and their endpoints.
+    pub client: Client,
+    pub network: Arc<Network>,
+    /// The addresses of this machine's nodes, where node ports are.
+    pub nodes: Vec<IpAddr>,
+    /// A permit for each connection.
+    pub room: Arc<Semaphore>,
+}
 
 /// Follows Services and their endpoints, and serves them, until `stop`.
-pub async fn run(client: Client, network: Arc<Network>, stop: CancellationToken) {
+pub async fn run(proxy: Proxy, stop: CancellationToken) {
     let table: Arc<RwLock<Table>> = Arc::default();
     let routes: Routes = Arc::default();
     let resolver = {
-        let (network, table) = (network.clone(), table.clone());
+        let (network, table) = (proxy.network.clone(), table.clone());
         tokio::spawn(async move {
             if let Err(error) = dns::serve(&network, table).await {
                 tracing::warn!(%error, "the cluster's DNS ended");
             }
         })
     };
-    let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default());
+    let services = watcher(Api::<Service>::all(proxy.client.clone()), watcher::Config::default());
     let mut services = kube::runtime::WatchStreamExt::default_backoff(services).boxed();
-    let slices = watcher(Api::<EndpointSlice>::all(client), watcher::Config::default());
+    let slices = watcher(
+        Api::<EndpointSlice>::all(proxy.client.clone()),
+        watcher::Config::default(),
+    );
     let mut slices = kube::runtime::WatchStreamExt::default_backoff(slices).boxed();
     let (mut listed_services, mut listed_slices) = (BTreeSet::<Key>::new(), BTreeSet::<Key>::new());
     let mut listening: BTreeMap<Listen, AbortHandle> = BTreeMap::new();
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -84,7 +88,7 @@ pub async fn run(client: Client, network: Arc<Network>, stop: CancellationToken)
                 }
             }
         }
-        let wanted = table.read().routes();
+        let wanted = table.read().routes(&proxy.nodes);
         listening.retain(|place, task| {
             let keep = wanted.contains_key(place) && !task.is_finished();
             if !keep {
@@ -94,12 +98,13 @@ pub async fn run(client: Client, network: Arc<Network>, stop: CancellationToken)
         });
         for place in wanted.keys().copied() {
             listening.entry(place).or_insert_with(|| {
-                let shared = Shared {
-                    network: network.clone(),
-                    routes: routes.clone(),
-                    room: room.clone(),
+                let routes = routes.clone();
+                let passing = Passing {
+                    network: proxy.network.clone(),
+                    room: proxy.room.clone(),
+                    targets: Arc::new(move || routes.read().get(&place).cloned().unwrap_or_default()),
                 };
-                tokio::spawn(listen(place, shared)).abort_handle()
+                tokio::spawn(listen(place, passing)).abort_handle()
             });
         }
         *routes.write() = wanted;
@@ -110,20 +115,11 @@ pub async fn run(client: Client, network: Arc<Network>, stop: CancellationToken)
     }
 }
 
-/// What all places to listen have in common.
-#[derive(Clone)]
-struct Shared {
-    network: Arc<Network>,
-    routes: Routes,
-    /// A permit for each connection.
-    room: Arc<Semaphore>,
-}
-
-async fn listen(place: Listen, shared: Shared) {
+async fn listen(place: Listen, passing: Passing) {
     let result = match place {
-        Listen::NodePort(port) => accept(Ipv4Addr::LOCALHOST, port, place, shared).await,
-        Listen::Cluster(address, port) => {
-            let network = shared.network.clone();
+        Listen::NodePort(address, port, protocol) => open(SocketAddr::new(address, port), protocol, passing).await,
+        Listen::Cluster(address, port, protocol) => {
+            let network = passing.network.clone();
             if matches!(network.as_ref(), Network::Loopback(_)) {
                 // The machine's own network does not have the Services' addresses.
                 return std::future::pending().await;
@@ -132,8 +128,8 @@ async fn listen(place: Listen, shared: Shared) {
                 tracing::warn!(%address, %error, "a Service's address could not be made reachable");
                 return;
             }
-            let accepting = async move { accept(address, port, place, shared).await };
-            network.inside(accepting).await.and_then(|result| result)
+            let opened = open(SocketAddr::from((address, port)), protocol, passing);
+            network.inside(opened).await.and_then(|result| result)
         }
     };
     if let Err(error) = result {
@@ -141,41 +137,11 @@ async fn listen(place: Listen, shared: Shared) {
     }
 }
 
-/// Passes connections on for as long as the Service is there: nothing but that ends it once it listens.
-async fn accept(address: Ipv4Addr, port: u16, place: Listen, shared: Shared) -> std::io::Result<()> {
-    let listener = TcpListener::bind((address, port)).await?;
-    let turn = AtomicUsize::new(0);
-    loop {
-        let mut client = match listener.accept().await {
-            Ok((client, _)) => client,
-            Err(error) => {
-                tracing::warn!(?place, %error, "a connection to a Service could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        // The semaphore is never closed; without a permit the connection is merely not counted.
-        let permit = shared.room.clone().acquire_owned().await.ok();
-        let endpoints = shared.routes.read().get(&place).cloned().unwrap_or_default();
-        let first = turn.fetch_add(1, Ordering::Relaxed);
-        let network = shared.network.clone();
-        tokio::spawn(async move {
-            let _permit = permit;
-            if let Some(mut server) = reach(&network, &endpoints, first).await {
-                // Either side may end; that is how connections go.
-                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
-            }
-        });
+/// Listens, and passes on for as long as the Service is there.
+async fn open(address: SocketAddr, protocol: Protocol, passing: Passing) -> io::Result<()> {
+    match protocol {
+        Protocol::Tcp => pass::connections(TcpListener::bind(address).await?, passing).await,
+        Protocol::Udp => pass::datagrams(UdpSocket::bind(address).await?, passing).await,
     }
-}
-
-/// Connects to the endpoint whose turn it is, or to the next one that answers.
-async fn reach(network: &Network, endpoints: &[SocketAddr], first: usize) -> Option<TcpStream> {
-    for step in 0..endpoints.len() {
-        let endpoint = endpoints[(first + step) % endpoints.len()];
-        if let Ok(Ok(stream)) = tokio::time::timeout(CONNECT_PATIENCE, network.connect(endpoint)).await {
-            return Some(stream);
-        }
-    }
-    None
+    Ok(())
 }

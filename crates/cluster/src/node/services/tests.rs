@@ -1,11 +1,11 @@
 //! What the table says about Services, for the proxy and for DNS.
 
 use super::dns::answer;
-use super::{Listen, Table};
+use super::{Listen, Protocol, Table};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use serde_json::json;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 fn table() -> Table {
     let mut table = Table::default();
@@ -45,10 +45,45 @@ fn ask(name: &str) -> (ResponseCode, Vec<Ipv4Addr>) {
 
 #[test]
 fn connections_go_to_ready_endpoints_only() {
-    let routes = table().routes();
-    let cluster = Listen::Cluster(Ipv4Addr::new(10, 96, 0, 10), 80);
-    assert_eq!(routes[&cluster], ["198.18.0.2:8080".parse().unwrap()]);
-    assert_eq!(routes[&Listen::NodePort(30080)], ["198.18.0.2:8080".parse().unwrap()]);
+    let node = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let routes = table().routes(&[node]);
+    let cluster = Listen::Cluster(Ipv4Addr::new(10, 96, 0, 10), 80, Protocol::Tcp);
+    assert_eq!(routes[&cluster].endpoints, ["198.18.0.2:8080".parse().unwrap()]);
+    let node = Listen::NodePort(node, 30080, Protocol::Tcp);
+    assert_eq!(routes[&node].endpoints, ["198.18.0.2:8080".parse().unwrap()]);
+}
+
+#[test]
+fn one_number_may_serve_both_protocols_with_endpoints_of_their_own() {
+    let mut table = Table::default();
+    let ports = |number: u16| {
+        json!([{"name": "t", "port": number, "protocol": "TCP"},
+        {"name": "u", "port": number + 1, "protocol": "UDP"}, {"name": "s", "port": number, "protocol": "SCTP"}])
+    };
+    let service = json!({
+        "metadata": {"name": "dns", "namespace": "ns"},
+        "spec": {"clusterIP": "10.96.0.10", "sessionAffinity": "ClientIP",
+            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 9}},
+            "ports": [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"},
+                {"name": "s", "port": 53, "protocol": "SCTP"}]},
+    });
+    table.apply_service(serde_json::from_value(service).unwrap());
+    let slice = json!({
+        "metadata": {"name": "dns-1", "namespace": "ns", "labels": {"kubernetes.io/service-name": "dns"}},
+        "addressType": "IPv4", "ports": ports(5300), "endpoints": [{"addresses": ["198.18.0.2"]}],
+    });
+    table.apply_slice(serde_json::from_value(slice).unwrap());
+    let routes = table.routes(&[]);
+    assert_eq!(routes.len(), 2, "{routes:?}");
+    let address = Ipv4Addr::new(10, 96, 0, 10);
+    let ends = |protocol| &routes[&Listen::Cluster(address, 53, protocol)].endpoints;
+    assert_eq!(*ends(Protocol::Tcp), ["198.18.0.2:5300".parse().unwrap()]);
+    assert_eq!(*ends(Protocol::Udp), ["198.18.0.2:5301".parse().unwrap()]);
+    let kept = routes.values().map(|route| route.affinity);
+    assert!(
+        kept.into_iter()
+            .all(|kept| kept == Some(std::time::Duration::from_secs(9)))
+    );
 }
 
 #[test]

@@ -26,6 +26,18 @@ pub struct Found {
     pub layers: Vec<PathBuf>,
 }
 
+impl Found {
+    /// An image whose parts have been fetched one by one.
+    pub fn fetched(names: Vec<String>, config: &Path, layers: Vec<PathBuf>) -> Result<Found, StoreError> {
+        Ok(Found {
+            names,
+            digest: digest(config)?,
+            config: parse(config)?,
+            layers,
+        })
+    }
+}
+
 /// Spreads an archive out into an empty directory and lists what is in it.
 pub fn read(archive: &Path, into: &Path) -> Result<Vec<Found>, StoreError> {
     let mut files = tar::Archive::new(decompressed(archive)?);

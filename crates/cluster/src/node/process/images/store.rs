@@ -3,7 +3,8 @@
 //! An image is one directory with its root and a record, under the digest of its configuration; names point to
 //! digests. A load that is cut short leaves a directory that nothing points to.
 
-use super::archive;
+use super::archive::{self, Found};
+use super::registry::{self, Keys, PullError};
 use crate::node::process::spec::{load, store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,6 +48,9 @@ pub struct Image {
     pub env: Vec<(String, String)>,
     pub directory: String,
     pub user: String,
+    /// Where it was pulled from, with the digest that it has there; none for one that was loaded.
+    #[serde(default)]
+    pub source: Option<String>,
 }
 
 /// A directory of images.
@@ -97,8 +101,31 @@ impl Store {
         if found.is_empty() {
             return Err(StoreError::archive(archive, "it has no image for this machine"));
         }
-        let mut names = self.names();
-        let mut told = Vec::new();
+        self.install(found, None, work)
+    }
+
+    /// Fetches an image from its registry and unpacks it. One that is cut short leaves nothing that is used.
+    pub async fn pull(&self, name: &str, keys: &Keys) -> Result<(), PullError> {
+        std::fs::create_dir_all(&self.folder)?;
+        let work = own_directory(&self.folder)?;
+        let parts = work.join("parts");
+        let outcome = async {
+            std::fs::create_dir(&parts)?;
+            let fetched = registry::fetch(name, keys, &parts).await?;
+            let (images, into) = (self.clone(), work.clone());
+            // Unpacking is work for the disk and the processor, and others wait on this thread.
+            let unpack = move || images.install(vec![fetched.image], Some(fetched.source), &into);
+            let unpacked = tokio::task::spawn_blocking(unpack).await;
+            unpacked.map_err(std::io::Error::other)?.map_err(PullError::from)
+        };
+        let outcome = outcome.await;
+        let _ = std::fs::remove_dir_all(&work);
+        outcome.map(drop)
+    }
+
+    /// Unpacks images and makes their names known; gives the names.
+    fn install(&self, found: Vec<Found>, source: Option<String>, work: &Path) -> Result<Vec<String>, StoreError> {
+        let mut told = BTreeMap::new();
         for (number, image) in found.into_iter().enumerate() {
             let place = self.place(&image.digest);
             if !place.join("image.json").exists() {
@@ -108,8 +135,8 @@ impl Store {
                 for layer in &image.layers {
                     archive::apply(layer, &root)?;
                 }
-                store(&fresh.join("image.json"), &described(&image.digest, &image.config))
-                    .map_err(|error| StoreError::file(&fresh, error))?;
+                let described = described(&image.digest, &image.config, source.clone());
+                store(&fresh.join("image.json"), &described).map_err(|error| StoreError::file(&fresh, error))?;
                 // What an earlier load left unfinished is in the way.
                 let _ = std::fs::remove_dir_all(&place);
                 std::fs::rename(&fresh, &place).map_err(|error| StoreError::file(&place, error))?;
@@ -118,19 +145,26 @@ impl Store {
                 true => vec![image.digest.clone()],
                 false => image.names,
             };
-            for name in own {
-                names.insert(name.clone(), image.digest.clone());
-                told.push(name);
-            }
+            told.extend(own.into_iter().map(|name| (name, image.digest.clone())));
         }
+        // Read at the last moment: others may have added names meanwhile.
+        let mut names = self.names();
+        names.extend(told.clone());
         let list = self.folder.join(NAMES);
         store(&list, &names).map_err(|error| StoreError::file(&list, error))?;
-        Ok(told)
+        Ok(told.into_keys().collect())
     }
 }
 
+/// A new directory of our own below another.
+fn own_directory(folder: &Path) -> io::Result<PathBuf> {
+    let path = folder.join(format!("pulling-{}", uuid::Uuid::new_v4().simple()));
+    std::fs::create_dir(&path)?;
+    Ok(path)
+}
+
 /// What an image's configuration says about running it.
-fn described(digest: &str, config: &Value) -> Image {
+fn described(digest: &str, config: &Value, source: Option<String>) -> Image {
     let config = &config["config"];
     let words = |value: &Value| -> Vec<String> {
         let list = value.as_array().into_iter().flatten();
@@ -147,11 +181,12 @@ fn described(digest: &str, config: &Value) -> Image {
         env: env.collect(),
         directory: config["WorkingDir"].as_str().unwrap_or_default().to_owned(),
         user: config["User"].as_str().unwrap_or_default().to_owned(),
+        source,
     }
 }
 
 /// A name with everything that may be left out: `nginx` is `docker.io/library/nginx:latest`.
-fn full(name: &str) -> String {
+pub(super) fn full(name: &str) -> String {
     if name.starts_with("sha256:") {
         return name.to_owned();
     }
@@ -194,4 +229,4 @@ pub fn user(root: &Path, wanted: &str) -> (Option<u32>, Option<u32>) {
 
 #[cfg(test)]
 #[path = "store_tests.rs"]
-mod tests;
+pub(super) mod tests;
