@@ -144,7 +144,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         clock: clock.clone(),
         notices: sender,
         events: events.clone(),
-        network,
+        network: network.clone(),
         catalogue: process::images::Catalogue::new(own, images),
         capacity: first.map_or_else(Capacity::hollow, |node| node.capacity.clone()),
         cgroups,
@@ -160,6 +160,10 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         }
         tokio::spawn(server::serve(serving, runtime.clone(), stop.clone()));
     }
+    let sparing = tokio::spawn({
+        let stop = stop.clone();
+        async move { network.keep_spares(stop).await }
+    });
     let looking = tokio::spawn({
         let runtime = runtime.clone();
         async move { runtime.watch_usage().await }
@@ -174,5 +178,6 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
     };
     agent.run(stop).await;
     looking.abort();
+    sparing.await.map_err(std::io::Error::other)?;
     proxy.await.map_err(std::io::Error::other)
 }

@@ -135,7 +135,7 @@ impl HollowCluster {
             entropy: Arc::new(Seeded::new(1)),
         };
         let store = Store::in_memory(environment.clock.clone(), History::default());
-        let server = ApiServer::new(Config::new(store, environment, Catalogue::built_in())).await?;
+        let server = ApiServer::new(Config::new(store, environment, Catalogue::with_usage())).await?;
         let client = Client::new(server, "default");
         let directory = tempfile::tempdir()?;
         let volumes = directory.path().join("volumes");

@@ -5,6 +5,7 @@
 //! Elsewhere pods share the machine's network, with one loopback address each.
 
 mod bridge;
+mod spares;
 
 use super::process::spec::{ProcessId, Processes};
 use bridge::Bridge;
@@ -48,7 +49,7 @@ impl Addresses {
     }
 
     /// An address that no pod has. They are given in turn, so that one is not used again at once.
-    fn take(&self) -> io::Result<Ipv4Addr> {
+    pub(crate) fn take(&self) -> io::Result<Ipv4Addr> {
         let mut guard = self.taken.lock();
         let (next, taken) = &mut *guard;
         for _ in 0..self.count {
@@ -70,7 +71,7 @@ impl Addresses {
         }
     }
 
-    fn give_back(&self, address: IpAddr) {
+    pub(crate) fn give_back(&self, address: IpAddr) {
         if let Some(offset) = self.offset(address) {
             self.taken.lock().1.remove(&offset);
         }

@@ -1,6 +1,9 @@
 //! What an image's name leads to: an entry of the user's, a program of the machine, an archive that was loaded.
 
 use crate::binary::{PATIENCE, Up, command, eventually, kubectl, stead, succeeded};
+use sha2::{Digest, Sha256};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -48,10 +51,13 @@ fn names_lead_to_programs_and_unknown_ones_say_what_to_do() {
         let events = up.run(&["events", "--for", "pod/own"]);
         events.contains("the tag \"7\" is ignored").then_some(()).ok_or(events)
     });
-    up.apply(&pod("unknown", "example.com/nothing", ""));
+    // A registry where nobody listens.
+    up.apply(&pod("unknown", "'127.0.0.1:1/nothing'", ""));
     eventually("an unknown image says what to do", PATIENCE, || {
         let shown = up.run(&["describe", "pod", "unknown"]);
-        let told = shown.contains("ErrImagePull") && shown.contains("stead image load");
+        let told = shown.contains("ErrImagePull")
+            && shown.contains("127.0.0.1 cannot be reached")
+            && shown.contains("stead image load");
         told.then_some(()).ok_or(shown)
     });
     eventually("and is tried less and less often", PATIENCE, || {
@@ -167,6 +173,80 @@ fn a_loaded_image_runs_in_a_root_of_its_own() {
     let log = up.run(&["logs", "shell"]);
     assert!(log.starts_with("hello from the image\nplain\n"), "{log}");
     assert!(!log.contains("/home"), "nothing of the machine is there: {log}");
+}
+
+/// A registry on this machine that has one image, the archive's, under `team/shell:1`.
+fn registry(folder: &Path) -> String {
+    archive(folder);
+    let read = |name: &str| std::fs::read(folder.join(name)).expect("a part of the archive");
+    let (config, layer) = (read("config.json"), read("layer.tar"));
+    let digest = |bytes: &[u8]| {
+        let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha256:{hex}")
+    };
+    let describe = |bytes: &[u8]| serde_json::json!({"digest": digest(bytes), "size": bytes.len()});
+    let manifest = serde_json::json!({"config": describe(&config), "layers": [describe(&layer)]}).to_string();
+    let things = [
+        ("/v2/team/shell/manifests/1".to_owned(), manifest.into_bytes()),
+        (format!("/v2/team/shell/blobs/{}", digest(&config)), config),
+        (format!("/v2/team/shell/blobs/{}", digest(&layer)), layer),
+    ];
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+            let asked = lines.next().and_then(Result::ok).unwrap_or_default();
+            while lines.next().and_then(Result::ok).is_some_and(|line| !line.is_empty()) {}
+            let found = things.iter().find(|(path, _)| asked.contains(&format!(" {path} ")));
+            let (status, body) = found.map_or(("404 Not Found", &[][..]), |(_, bytes)| ("200 OK", bytes));
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        }
+    });
+    address.to_string()
+}
+
+#[test]
+fn an_image_is_pulled_from_its_registry_and_one_that_is_not_there_says_why() {
+    let (Some(binary), Some(_)) = (stead(), kubectl()) else {
+        return;
+    };
+    if !nix::unistd::geteuid().is_root() {
+        return stead_test::skip::skipped("a root of its own takes the rights of root");
+    }
+    let made = tempfile::tempdir().expect("a directory");
+    let host = registry(made.path());
+    let Some(up) = Up::whole(&["--ephemeral"]) else { return };
+    up.apply(&pod("pulled", &format!("'{host}/team/shell:1'"), ""));
+    ended(&up, "pulled", "Succeeded");
+    let log = up.run(&["logs", "pulled"]);
+    assert!(log.starts_with("hello from the image\nplain\n"), "{log}");
+    let id = up.run(&[
+        "get",
+        "pod",
+        "pulled",
+        "-o",
+        "jsonpath={.status.containerStatuses[0].imageID}",
+    ]);
+    assert!(id.starts_with(&format!("{host}/team/shell@sha256:")), "{id}");
+    eventually("events tell of the pull", PATIENCE, || {
+        let events = up.run(&["events", "--for", "pod/pulled"]);
+        events.contains("Successfully pulled image").then_some(()).ok_or(events)
+    });
+    up.apply(&pod("missing", &format!("'{host}/team/shell:2'"), ""));
+    eventually("a missing image says why", PATIENCE, || {
+        let shown = up.run(&["describe", "pod", "missing"]);
+        let told = shown.contains("ErrImagePull") && shown.contains("404 Not Found");
+        told.then_some(()).ok_or(shown)
+    });
+    eventually("and is tried less and less often", PATIENCE, || {
+        let shown = up.run(&["get", "pod", "missing", "--no-headers"]);
+        shown.contains("ImagePullBackOff").then_some(()).ok_or(shown)
+    });
+    let own = tempfile::tempdir().expect("a directory");
+    let told = succeeded(command(&binary, own.path()).args(["image", "pull", &format!("{host}/team/shell:1")]));
+    assert_eq!(told, format!("pulled {host}/team/shell:1\n"));
 }
 
 #[test]

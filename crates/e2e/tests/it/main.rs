@@ -14,6 +14,7 @@ mod joined;
 mod kubectl;
 mod leaders;
 mod monitoring;
+mod ports;
 mod privilege;
 mod sessions;
 mod storage;

@@ -178,7 +178,7 @@ pub fn slice_name(service: &str, owner_uid: &str, index: usize) -> String {
 
 fn endpoint(service: &Service, pod: &Pod) -> Endpoint {
     let terminating = pod.metadata.deletion_timestamp.is_some();
-    let serving = pods::is_ready(pod) || publishes_unready(service);
+    let serving = pods::is_ready(pod);
     Endpoint {
         addresses: address(pod).map(str::to_string).into_iter().collect(),
         conditions: Some(EndpointConditions {

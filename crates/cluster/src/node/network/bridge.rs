@@ -3,6 +3,7 @@
 //! One thread lives in that namespace for good, with a small runtime: sockets made on it reach pods, and pods
 //! reach sockets that listen on it. Interfaces are made by netlink, so that no program has to be installed.
 
+use super::spares::{self, Spares};
 use super::{Addresses, Attached};
 use crate::node::process::entry::VERB;
 use crate::node::process::spec::{ProcessId, Processes, load, store};
@@ -36,6 +37,7 @@ pub struct Bridge {
     links: Handle,
     own: std::path::PathBuf,
     pub(super) addresses: Addresses,
+    pub(super) spares: Spares,
 }
 
 /// A failure of netlink, as an input or output error.
@@ -65,12 +67,14 @@ impl Bridge {
             .spawn(move || live_inside(space, sender))?;
         let (runtime, links) = receiver.await.map_err(io::Error::other)??;
         let addresses = Addresses::new(Ipv4Addr::new(198, 18, 0, 2), 0xfff0);
+        let spares = Spares::open(folder);
         Ok(Bridge {
             runtime,
             home: tokio::runtime::Handle::current(),
             links,
             own: own.to_owned(),
             addresses,
+            spares,
         })
     }
 
@@ -96,29 +100,57 @@ impl Bridge {
     }
 
     pub async fn attach(&self, hostname: &str, processes: Processes) -> io::Result<Attached> {
-        let address = self.addresses.take()?;
-        let attached = self.attach_at(hostname, address, processes).await;
-        if attached.is_err() {
-            self.addresses.give_back(IpAddr::V4(address));
+        if let Some(attached) = self.attach_spare(hostname, processes).await {
+            return Ok(attached);
         }
-        attached
-    }
-
-    async fn attach_at(&self, hostname: &str, address: Ipv4Addr, processes: Processes) -> io::Result<Attached> {
-        let spaces = match processes {
-            Processes::Pod => "net,ipc,uts,pid",
-            Processes::Own | Processes::Host => "net,ipc,uts",
+        let address = self.addresses.take()?;
+        let holder = match processes {
+            Processes::Pod => self.sandbox_of("net,ipc,uts,pid", Some(hostname), address).await,
+            Processes::Own | Processes::Host => self.sandbox(Some(hostname), address).await,
         };
-        let holder = hold(&self.own, spaces, Some(hostname)).await?;
-        let connected = self.connect_pod(holder, address).await;
-        if let Err(error) = connected {
-            holder.kill_group();
-            return Err(error);
+        if holder.is_err() {
+            self.addresses.give_back(IpAddr::V4(address));
         }
         Ok(Attached {
             address: IpAddr::V4(address),
-            holder: Some(holder),
+            holder: Some(holder?),
         })
+    }
+
+    /// Gives a sandbox that is ready to a pod that needs nothing special.
+    async fn attach_spare(&self, hostname: &str, processes: Processes) -> Option<Attached> {
+        if processes == Processes::Pod {
+            return None;
+        }
+        let spare = self.spares.take()?;
+        match rename(spare.holder, hostname.to_owned()).await {
+            Ok(()) => Some(Attached {
+                address: IpAddr::V4(spare.address),
+                holder: Some(spare.holder),
+            }),
+            Err(error) => {
+                tracing::debug!(%error, "a spare sandbox could not be used");
+                spare.holder.kill_group();
+                self.addresses.give_back(IpAddr::V4(spare.address));
+                None
+            }
+        }
+    }
+
+    /// Makes a sandbox for containers with processes of their own.
+    pub(super) async fn sandbox(&self, hostname: Option<&str>, address: Ipv4Addr) -> io::Result<ProcessId> {
+        self.sandbox_of("net,ipc,uts", hostname, address).await
+    }
+
+    async fn sandbox_of(&self, spaces: &str, hostname: Option<&str>, address: Ipv4Addr) -> io::Result<ProcessId> {
+        let holder = hold(&self.own, spaces, hostname).await?;
+        match self.connect_pod(holder, address).await {
+            Ok(()) => Ok(holder),
+            Err(error) => {
+                holder.kill_group();
+                Err(error)
+            }
+        }
     }
 
     /// Holds what containers share of a pod that has no network of its own.
@@ -206,6 +238,18 @@ async fn hold(own: &Path, spaces: &str, hostname: Option<&str>) -> io::Result<Pr
         .ok_or_else(|| io::Error::other("the holder of a namespace ended at once"))
 }
 
+/// Gives the machine of a sandbox its name.
+async fn rename(holder: ProcessId, hostname: String) -> io::Result<()> {
+    let space = File::open(format!("/proc/{}/ns/uts", holder.pid))?;
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    // A thread of its own, which goes with the name that it has seen.
+    std::thread::spawn(move || {
+        let renamed = setns(space, CloneFlags::CLONE_NEWUTS).and_then(|()| nix::unistd::sethostname(hostname));
+        let _ = sender.send(renamed);
+    });
+    Ok(receiver.await.map_err(io::Error::other)??)
+}
+
 /// Joins a network namespace with this thread and runs async work there.
 fn in_namespace<T, W: Future<Output = io::Result<T>>>(space: File, work: impl FnOnce() -> W) -> io::Result<T> {
     setns(space, CloneFlags::CLONE_NEWNET)?;
@@ -276,6 +320,7 @@ async fn address(links: &Handle, name: &str, address: Ipv4Addr) -> io::Result<()
 }
 
 pub fn end(folder: &Path) {
+    spares::end(folder);
     let record = folder.join(RECORD);
     if let Some(holder) = load::<ProcessId>(&record) {
         holder.kill_group();

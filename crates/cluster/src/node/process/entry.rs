@@ -17,7 +17,6 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
     };
     match program.as_str() {
         "shim" => shim::main(rest, now),
-        "init" => shim::init(rest),
         "hold" => hold::main(rest),
         "enter" => enter::main(rest),
         "lead" => enter::lead(rest),

@@ -5,7 +5,6 @@
 //! that copy output.
 
 use super::attach::{Audience, Keyboard, Piece};
-use super::entry::VERB;
 use super::log::{Log, Stream};
 use super::spec::{ExitRecord, Input, ProcessId, Processes, RunSpec, Screen, StartRecord, load, store};
 use super::{cgroups, powers, root, terminal};
@@ -29,7 +28,7 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
     let Some(spec) = load::<RunSpec>(Path::new(path)) else {
         return ExitCode::from(2);
     };
-    let record = match run(Path::new(path), &spec, now) {
+    let record = match run(&spec, now) {
         Ok(record) => record,
         Err(error) => ExitRecord {
             code: 128,
@@ -44,7 +43,7 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
     }
 }
 
-fn run(path: &Path, spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRecord> {
+fn run(spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRecord> {
     // A group of its own: a signal to the agent's terminal must not reach the container.
     let _ = nix::unistd::setsid();
     let log = Log::open(&spec.log)?;
@@ -53,7 +52,7 @@ fn run(path: &Path, spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRe
         Screen::Terminal => Some(terminal::open()?),
     };
     let (near, far) = screen.unzip();
-    let mut child = spawn(path, spec, far)?;
+    let mut child = spawn(spec, far)?;
     let main = i32::try_from(child.id()).ok().and_then(ProcessId::of);
     let own = i32::try_from(std::process::id()).ok().and_then(ProcessId::of);
     if let (Some(main), Some(shim)) = (main, own) {
@@ -101,13 +100,19 @@ fn tell_started() {
     let _ = out.write_all(b"!").and_then(|()| out.flush());
 }
 
-fn spawn(path: &Path, spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child> {
+fn spawn(spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child> {
     if let Some(inside) = &spec.inside {
         enter_sandbox(inside.sandbox)?;
     }
     let mut command = if spec.inside.is_some() || far.is_some() || !spec.cgroups.is_empty() {
         let mut command = Command::new("/proc/self/exe");
-        command.args([VERB, "init"]).arg(path);
+        let spec = spec.clone();
+        // SAFETY: what runs between the fork and the program may do anything that a process with one thread may, and
+        // this one has no other: the copiers of output start after it.
+        #[allow(unsafe_code)]
+        unsafe {
+            command.pre_exec(move || init(&spec));
+        }
         command
     } else {
         let mut command = program(spec)?;
@@ -167,15 +172,13 @@ pub fn enter_sandbox(holder: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// The container's first process: builds its root, then becomes the program.
-pub fn init(arguments: &[String]) -> ExitCode {
-    let Some(spec) = arguments.first().and_then(|path| load::<RunSpec>(Path::new(path))) else {
-        return ExitCode::from(2);
-    };
+/// The container's first process: builds its root, then becomes the program. It is a copy of the shim: loading this
+/// binary once more would take longer than all that is done here.
+fn init(spec: &RunSpec) -> io::Result<()> {
     // The container alone, not its shim: who tells of an end for want of memory must outlive it.
     if let Err(error) = cgroups::join(&spec.cgroups) {
         complain(&format!("cannot set the limits: {error}"));
-        return ExitCode::from(u8::try_from(NOT_FOUND).unwrap_or(1));
+        std::process::exit(NOT_FOUND);
     }
     let built = match &spec.inside {
         Some(inside) => root::enter(inside),
@@ -185,13 +188,13 @@ pub fn init(arguments: &[String]) -> ExitCode {
         Screen::Pipes => Ok(()),
         Screen::Terminal => terminal::lead(),
     };
-    let ready = led.and(built).and_then(|()| powers::take(&spec));
-    let error = match ready.and_then(|()| program(&spec)) {
+    let ready = led.and(built).and_then(|()| powers::take(spec));
+    let error = match ready.and_then(|()| program(spec)) {
         Ok(mut program) => program.exec(),
         Err(error) => error,
     };
     complain(&format!("cannot start {:?}: {error}", spec.argv.first()));
-    ExitCode::from(u8::try_from(NOT_FOUND).unwrap_or(1))
+    std::process::exit(NOT_FOUND);
 }
 
 /// Says why a container cannot start, in its own log.

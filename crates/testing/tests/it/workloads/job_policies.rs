@@ -1,0 +1,273 @@
+//! Jobs in trouble: which failures count, how long to wait, and when enough is enough.
+
+use super::story::*;
+use serde_json::{Value, json};
+use std::time::Duration;
+use stead_test::hollow_cluster::HollowCluster;
+
+fn work(script: Value) -> Value {
+    let mut work = template("work", script);
+    work["spec"]["restartPolicy"] = json!("Never");
+    work
+}
+
+fn fails() -> Value {
+    work(json!({"exit-after": "1s", "exit-code": "1"}))
+}
+
+/// Work that does not end by itself, nor when it is asked to: it is killed, and has failed.
+fn endless() -> Value {
+    let mut work = work(json!({"stop-after": "10m"}));
+    work["spec"]["terminationGracePeriodSeconds"] = json!(20);
+    work
+}
+
+async fn job(cluster: &HollowCluster, template: Value, extra: Value) {
+    let mut spec = json!({"template": template});
+    for (key, value) in extra.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    let object = json!({"metadata": {"name": "work"}, "spec": spec});
+    cluster.create("jobs", object).await.expect("a job");
+}
+
+async fn running(cluster: &HollowCluster, count: usize) -> Vec<Value> {
+    let list = until(cluster, "pods?labelSelector=app=work", minutes(2), |list| {
+        let pods = list["items"].as_array().into_iter().flatten();
+        pods.filter(|pod| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null())
+            .count()
+            == count
+    })
+    .await;
+    let mut pods = list["items"].as_array().cloned().unwrap_or_default();
+    pods.retain(|pod| pod["status"]["phase"] == "Running");
+    pods
+}
+
+async fn over(cluster: &HollowCluster, how: &str) -> Value {
+    until(cluster, "jobs/work", minutes(120), |job| condition(job, how, "True")).await
+}
+
+async fn evict(cluster: &HollowCluster, pod: &Value) {
+    let pod = name(pod);
+    let path = format!("/api/v1/namespaces/default/pods/{pod}/eviction");
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+    cluster.request("POST", &path, eviction).await.expect("an eviction");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disruption_may_be_ignored() {
+    let cluster = cluster().await;
+    let rule = json!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
+    let policy = json!({"podFailurePolicy": {"rules": [rule]}, "backoffLimit": 0});
+    job(&cluster, endless(), policy).await;
+    let first = running(&cluster, 1).await;
+    evict(&cluster, &first[0]).await;
+    until(&cluster, "jobs/work", minutes(2), |job| job["status"]["active"] == 1).await;
+    let second = running(&cluster, 1).await;
+    assert_ne!(name(&first[0]), name(&second[0]));
+    let job = cluster.get("jobs/work").await.expect("the job");
+    assert!(
+        job["status"]["failed"].is_null() || job["status"]["failed"] == 0,
+        "{job}"
+    );
+    assert!(!condition(&job, "Failed", "True"), "{job}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_may_fail_for_good_while_others_go_on() {
+    let cluster = cluster().await;
+    let rule = json!({"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [1]}});
+    let spec = json!({"completions": 2, "parallelism": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 5,
+        "podFailurePolicy": {"rules": [rule]}});
+    job(&cluster, fails(), spec).await;
+    let job = over(&cluster, "Failed").await;
+    assert_eq!(job["status"]["failedIndexes"], "0,1");
+    assert_eq!(job["status"]["failed"], 2, "each index failed once: {job}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_failed_indexes_end_a_job() {
+    let cluster = cluster().await;
+    let spec = json!({"completions": 10, "parallelism": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": 2});
+    job(&cluster, fails(), spec).await;
+    let job = over(&cluster, "Failed").await;
+    assert_eq!(reason(&job, "Failed"), "MaxFailedIndexesExceeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_successes_may_be_enough() {
+    let cluster = cluster().await;
+    let spec = json!({"completions": 5, "parallelism": 1, "completionMode": "Indexed",
+        "successPolicy": {"rules": [{"succeededIndexes": "1-2", "succeededCount": 1}]}});
+    job(&cluster, work(json!({"exit-after": "5s"})), spec).await;
+    let job = over(&cluster, "Complete").await;
+    assert_eq!(reason(&job, "Complete"), "SuccessPolicy");
+    assert_eq!(job["status"]["completedIndexes"], "0,1", "{job}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tries_come_at_longer_and_longer_intervals() {
+    let cluster = cluster().await;
+    job(&cluster, fails(), json!({"backoffLimit": 3})).await;
+    over(&cluster, "Failed").await;
+    let mut starts: Vec<jiff::Timestamp> = cluster
+        .list("pods?labelSelector=app=work")
+        .await
+        .expect("pods")
+        .iter()
+        .filter_map(|pod| pod["metadata"]["creationTimestamp"].as_str()?.parse().ok())
+        .collect();
+    starts.sort();
+    let waits: Vec<i64> = starts
+        .windows(2)
+        .map(|two| two[1].duration_since(two[0]).as_secs())
+        .collect();
+    assert_eq!(waits.len(), 3);
+    for (wait, least) in waits.iter().zip([10, 20, 40]) {
+        assert!((least..least + 5).contains(wait), "{waits:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_of_work_is_done_when_one_pod_says_so() {
+    let cluster = cluster().await;
+    job(&cluster, work(json!({"exit-after": "30s"})), json!({"parallelism": 3})).await;
+    running(&cluster, 3).await;
+    let job = over(&cluster, "Complete").await;
+    assert!(job["status"]["succeeded"].as_i64() >= Some(1), "{job}");
+    assert!(job["spec"]["completions"].is_null(), "{job}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallelism_may_change_while_a_job_runs() {
+    let cluster = cluster().await;
+    job(&cluster, endless(), json!({"completions": 6, "parallelism": 2})).await;
+    running(&cluster, 2).await;
+    for count in [5, 1, 0] {
+        let patch = json!({"spec": {"parallelism": count}});
+        cluster.patch("jobs/work", patch).await.expect("a change");
+        running(&cluster, count).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_suspended_ends_its_pods_and_forgets_its_start() {
+    let cluster = cluster().await;
+    job(&cluster, endless(), json!({})).await;
+    running(&cluster, 1).await;
+    cluster
+        .patch("jobs/work", json!({"spec": {"suspend": true}}))
+        .await
+        .expect("a pause");
+    let job = until(&cluster, "jobs/work", minutes(1), |job| {
+        condition(job, "Suspended", "True")
+    })
+    .await;
+    assert!(job["status"]["startTime"].is_null(), "{job}");
+    running(&cluster, 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_may_have_to_wait_for_the_end_of_the_old_pod() {
+    let cluster = cluster().await;
+    job(&cluster, endless(), json!({"podReplacementPolicy": "Failed"})).await;
+    let first = running(&cluster, 1).await;
+    let pod = format!("pods/{}", name(&first[0]));
+    cluster.delete(&pod, "Background").await.expect("a deletion");
+    cluster.pass(Duration::from_secs(10)).await;
+    let all = cluster.list("pods?labelSelector=app=work").await.expect("pods");
+    assert_eq!(all.len(), 1, "the old one has not ended");
+    let job = cluster.get("jobs/work").await.expect("the job");
+    assert_eq!(job["status"]["terminating"], 1, "{job}");
+    cluster.pass(Duration::from_secs(30)).await;
+    running(&cluster, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_of_somebody_else_is_left_to_them() {
+    let cluster = cluster().await;
+    job(&cluster, endless(), json!({"managedBy": "example.com/other"})).await;
+    cluster.pass(minutes(5)).await;
+    assert!(pods(&cluster, "work").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_restart_in_place_count_towards_the_limit() {
+    let cluster = cluster().await;
+    let mut again = fails();
+    again["spec"]["restartPolicy"] = json!("OnFailure");
+    job(&cluster, again, json!({"backoffLimit": 2})).await;
+    let job = over(&cluster, "Failed").await;
+    assert_eq!(reason(&job, "Failed"), "BackoffLimitExceeded");
+}
+
+async fn cron(cluster: &HollowCluster, extra: Value) {
+    let template = work(json!({"exit-after": "5s"}));
+    let mut spec = json!({"schedule": "*/10 * * * *", "jobTemplate": {"spec": {"template": template}}});
+    for (key, value) in extra.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    let object = json!({"metadata": {"name": "tick"}, "spec": spec});
+    cluster.create("cronjobs", object).await.expect("a cron job");
+}
+
+async fn count(cluster: &HollowCluster) -> usize {
+    cluster.list("jobs").await.expect("jobs").len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_missed_run_is_made_up_for_unless_its_deadline_is_over() {
+    for (deadline, expected) in [(Value::Null, 1), (json!(600), 1), (json!(60), 0)] {
+        let cluster = cluster().await;
+        cron(&cluster, json!({"suspend": true, "startingDeadlineSeconds": deadline})).await;
+        // Three runs are missed; the last of them five minutes ago.
+        cluster.pass(minutes(35)).await;
+        cluster
+            .patch("cronjobs/tick", json!({"spec": {"suspend": false}}))
+            .await
+            .expect("a resume");
+        cluster.pass(minutes(1)).await;
+        assert_eq!(count(&cluster).await, expected, "{deadline}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_of_nothing_keeps_nothing() {
+    let cluster = cluster().await;
+    cron(&cluster, json!({"successfulJobsHistoryLimit": 0})).await;
+    cluster.pass(minutes(32)).await;
+    assert_eq!(count(&cluster).await, 0);
+    let tick = cluster.get("cronjobs/tick").await.expect("it");
+    assert_eq!(tick["status"]["lastScheduleTime"], "2026-01-01T00:30:00Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_go_with_their_cron_job() {
+    let cluster = cluster().await;
+    cron(&cluster, json!({})).await;
+    cluster.pass(minutes(12)).await;
+    assert_eq!(count(&cluster).await, 1);
+    cluster.delete("cronjobs/tick", "Background").await.expect("a deletion");
+    until(&cluster, "jobs", minutes(1), |list| {
+        list["items"].as_array().is_some_and(Vec::is_empty)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nonsense_in_a_schedule_is_refused() {
+    let cluster = cluster().await;
+    let template = work(json!({}));
+    for (schedule, zone) in [
+        ("61 * * * *", json!(null)),
+        ("* * * *", json!(null)),
+        ("* * * * *", json!("Mars/Base")),
+    ] {
+        let spec = json!({"schedule": schedule, "timeZone": zone, "jobTemplate": {"spec": {"template": template}}});
+        let object = json!({"metadata": {"name": "tick"}, "spec": spec});
+        let refused = cluster.create("cronjobs", object).await.unwrap_err();
+        assert_eq!(refused.code, 422, "{schedule} {zone}");
+    }
+}
