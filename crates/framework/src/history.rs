@@ -63,9 +63,20 @@ pub struct Story {
     pub notable: VecDeque<Arc<Run>>,
 }
 
+/// What a manager remembers of the runs of its controllers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// The latest ones of each key, with what they wrote.
+    #[default]
+    Runs,
+    /// Nothing: for controllers of many keys that nobody will ask.
+    Nothing,
+}
+
 /// The memory of one controller.
 #[derive(Default)]
 pub struct History {
+    memory: Memory,
     stories: Mutex<Stories>,
 }
 
@@ -76,8 +87,19 @@ struct Stories {
 }
 
 impl History {
+    /// An empty memory.
+    pub fn new(memory: Memory) -> Self {
+        History {
+            memory,
+            ..History::default()
+        }
+    }
+
     /// Remembers a run.
     pub fn record(&self, key: &Key, mut run: Run) {
+        if self.memory == Memory::Nothing {
+            return;
+        }
         let further = run.writes.len().saturating_sub(WRITES_KEPT);
         run.further_writes += further;
         run.writes.truncate(WRITES_KEPT);

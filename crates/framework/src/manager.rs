@@ -10,6 +10,7 @@ use crate::cache::{Cache, CacheSettings, Namespaces};
 use crate::clock::{self, Clock};
 use crate::controller::{Controller, ControllerHandle, Runtime, Surroundings};
 use crate::events::{self, Poster, Recorder};
+use crate::history::Memory;
 use crate::leader::{Fence, LeaderElection};
 use crate::metrics::Metrics;
 use crate::rbac::Rule;
@@ -50,6 +51,8 @@ pub struct ManagerOptions {
     pub seed: u64,
     /// None: every controller is who the manager is.
     pub identities: Option<Identities>,
+    /// What is remembered of the runs of controllers, for whoever asks why.
+    pub memory: Memory,
 }
 
 /// The client with which a controller acts, by its name; none for one that is who the manager is.
@@ -197,6 +200,12 @@ impl ManagerBuilder {
         self
     }
 
+    /// Says what is remembered of the runs of controllers.
+    pub fn memory(mut self, memory: Memory) -> Self {
+        self.options.memory = memory;
+        self
+    }
+
     /// A manager without controllers.
     pub fn build(self) -> Manager {
         let options = self.options;
@@ -265,6 +274,7 @@ impl Manager {
                 election: None,
                 seed: rand::random(),
                 identities: None,
+                memory: Memory::default(),
             },
         }
     }
@@ -333,6 +343,7 @@ impl Manager {
                 fence: self.fence.clone(),
                 metrics: self.metrics.clone(),
                 seed: self.options.seed,
+                memory: self.options.memory,
             },
         );
         let handle = ControllerHandle {

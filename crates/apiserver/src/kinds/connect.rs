@@ -295,7 +295,10 @@ fn address(node: &Value) -> Option<String> {
 }
 
 fn port(node: &Value) -> Option<u16> {
-    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64();
+    // A node without a kubelet is stored with the port 0, which Go's types write for none.
+    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+        .as_u64()
+        .filter(|port| *port > 0);
     port.and_then(|port| u16::try_from(port).ok())
 }
 

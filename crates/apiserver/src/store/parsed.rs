@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many bytes of JSON may be kept parsed; in parsed form they take several times as much.
-const KEPT_BYTES: usize = 4 << 20;
+/// How many bytes of JSON may be kept parsed; in parsed form they take about ten times as much.
+const KEPT_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Parsed {

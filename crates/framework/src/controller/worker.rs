@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::error::{Class, Error};
 use crate::events::Recorder;
 use crate::gate::Gate;
-use crate::history::{History, Run};
+use crate::history::{History, Memory, Run};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::leader::Fence;
@@ -75,6 +75,7 @@ pub(crate) struct Surroundings {
     pub fence: Fence,
     pub metrics: Metrics,
     pub seed: u64,
+    pub memory: Memory,
 }
 
 impl Runtime {
@@ -104,7 +105,7 @@ impl Runtime {
         Runtime {
             name: controller.name,
             queue,
-            history: Arc::default(),
+            history: Arc::new(History::new(around.memory)),
             root: controller.root,
             reconciler: controller.reconciler,
             options: controller.options,

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use stead::Manager;
+use stead::history::Memory;
 use stead_apiserver::auth::{AUTHENTICATED, MASTERS, User};
 use stead_apiserver::gate::Gate;
 use stead_apiserver::server::wires::Dial;
@@ -83,6 +84,8 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
         let manager = Manager::builder(reader)
             .name("kube-controller-manager")
             .identities(identity::of_controllers(gate))
+            // Nobody can ask them, and with thousands of pods it would be a tenth of the memory.
+            .memory(Memory::Nothing)
             .build();
         let known = controllers::Settings {
             root_certificates: Some(settings.authority.clone()),
@@ -95,7 +98,9 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
         run(&mut running, "controllers", manager, stop);
     }
     if wanted(Part::Scheduler) {
-        let mut builder = Manager::builder(identity::user(gate, "system:kube-scheduler", &[])).name("kube-scheduler");
+        let mut builder = Manager::builder(identity::user(gate, "system:kube-scheduler", &[]))
+            .name("kube-scheduler")
+            .memory(Memory::Nothing);
         if let Some(cache) = &shared {
             // One copy of every pod is enough for a process.
             builder = builder.sharing(cache);

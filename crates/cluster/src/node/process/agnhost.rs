@@ -5,6 +5,7 @@
 
 mod files;
 mod netexec;
+mod webhook;
 
 use super::hold;
 use super::web::{self, Answer};
@@ -78,6 +79,8 @@ pub fn main(arguments: &[String]) -> ExitCode {
         "liveness" => liveness(),
         "porter" => porter(),
         "connect" => connect(&flags),
+        "webhook" => webhook::admission(&flags),
+        "crd-conversion-webhook" => webhook::conversion(&flags),
         "logs-generator" => logs_generator(&flags),
         "entrypoint-tester" => say(&format!("[/agnhost {}]", arguments.join(" "))),
         "mounttest" => files::mounttest(&flags),

@@ -2,9 +2,9 @@
 //!
 //! The forceful end needs nothing but the records on disk: it must work after the agent was killed.
 
-use super::cgroups;
 use super::log::parse;
 use super::spec::{ExitRecord, ProcessId, RunRecord, RunSpec, SandboxRecord, Silence, StartRecord, load};
+use super::{cgroups, volumes};
 use crate::node::network;
 use crate::node::plan;
 use crate::node::seen::Exit;
@@ -139,6 +139,7 @@ pub fn end_pod(folder: &Path) {
     if let Some(holder) = load::<SandboxRecord>(&folder.join("sandbox.json")).and_then(|record| record.holder) {
         holder.kill_group();
     }
+    volumes::memory::end(folder);
     // A group can go only when the kernel has taken the last of its processes away.
     for _ in 0..40 {
         groups.retain(|group: &std::path::PathBuf| group.exists());

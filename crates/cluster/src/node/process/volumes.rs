@@ -3,6 +3,7 @@
 //! Config maps, secrets, tokens and the downward API are written the way a kubelet writes them: a new directory,
 //! then one rename of the link `..data`, so that a reader sees the old files or the new ones and never a mixture.
 
+pub(super) mod memory;
 mod ownership;
 pub mod tokens;
 
@@ -88,6 +89,11 @@ impl Volumes<'_> {
             self.share(&place)?;
             return Ok(place);
         }
+        let in_memory = volume.empty_dir.as_ref().and_then(|empty| empty.medium.as_deref()) == Some("Memory");
+        let place = match in_memory.then(|| memory::of(self.shape.uid())).flatten() {
+            Some(memory) => memory.join(&volume.name),
+            None => place,
+        };
         std::fs::create_dir_all(&place).map_err(|error| mount_error(format!("volume {}: {error}", volume.name)))?;
         if volume.empty_dir.is_some() {
             // Any user of the pod may write here.

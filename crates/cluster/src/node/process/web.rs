@@ -21,6 +21,8 @@ pub struct Request {
     /// Names are lower-case.
     pub headers: Vec<(String, String)>,
     pub from: Option<SocketAddr>,
+    /// What a message of a known length says.
+    pub body: String,
 }
 
 /// What it gets.
@@ -36,6 +38,15 @@ impl Answer {
             code,
             headers: Vec::new(),
             body: body.into(),
+        }
+    }
+
+    /// A document.
+    pub fn json(value: &serde_json::Value) -> Answer {
+        Answer {
+            code: 200,
+            headers: vec![("Content-Type", "application/json".to_owned())],
+            body: value.to_string(),
         }
     }
 }
@@ -67,15 +78,50 @@ pub fn serve(port: u16, handler: Handler) -> io::Result<()> {
     Ok(())
 }
 
+/// The same with TLS.
+pub fn serve_tls(port: u16, tls: Arc<rustls::ServerConfig>, handler: Handler) -> io::Result<()> {
+    let listener = TcpListener::bind(SocketAddr::new(own_address(), port))?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (handler, tls) = (handler.clone(), tls.clone());
+            std::thread::spawn(move || {
+                let from = stream.peer_addr().ok();
+                let _ = stream.set_read_timeout(Some(PATIENCE));
+                let Ok(session) = rustls::ServerConnection::new(tls) else {
+                    return;
+                };
+                let mut stream = rustls::StreamOwned::new(session, stream);
+                let Ok(Some(request)) = read(&mut stream, from) else {
+                    return;
+                };
+                if respond(&mut stream, &handler(&request)).is_ok() {
+                    stream.conn.send_close_notify();
+                    let _ = stream.flush();
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
 /// Reads one request and answers it.
 pub fn converse(from: impl Read, mut to: impl Write, peer: Option<SocketAddr>, handler: &Handler) -> io::Result<()> {
     let Some(request) = read(from, peer)? else {
         return Ok(());
     };
-    let answer = handler(&request);
+    respond(&mut to, &handler(&request))
+}
+
+fn respond(to: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    let typed = answer.headers.iter().any(|(name, _)| *name == "Content-Type");
+    let kind = if typed {
+        ""
+    } else {
+        "Content-Type: text/plain; charset=utf-8\r\n"
+    };
     write!(
         to,
-        "HTTP/1.1 {} {}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n",
+        "HTTP/1.1 {} {}\r\n{kind}Content-Length: {}\r\nConnection: close\r\n",
         answer.code,
         http::StatusCode::from_u16(answer.code)
             .ok()
@@ -108,8 +154,13 @@ fn read(from: impl Read, peer: Option<SocketAddr>) -> io::Result<Option<Request>
             headers.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
         }
     }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let mut body = Vec::new();
+    reader.take(length).read_to_end(&mut body)?;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     Ok(Some(Request {
+        body: String::from_utf8_lossy(&body).into_owned(),
         method: method.to_owned(),
         path: path.to_owned(),
         query: Parameters::parse(query),

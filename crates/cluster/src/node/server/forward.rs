@@ -52,7 +52,7 @@ pub fn upgrade(
     tokio::spawn(async move {
         match connection.await {
             Some(Connection::Streams(streams)) => pairs(&process, streams, address).await,
-            Some(Connection::Channels(socket)) => {
+            Some(Connection::Channels(socket, _)) => {
                 let count = ports.len().min(MOST_PORTS);
                 channels(&process, *socket, address, &ports[..count]).await;
             }

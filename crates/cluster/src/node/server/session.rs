@@ -19,9 +19,12 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 /// What sessions are spoken over.
 pub const SPOKEN: Spoken = Spoken {
-    channels: &["v5.channel.k8s.io", "v4.channel.k8s.io"],
+    channels: &["v5.channel.k8s.io", "v4.channel.k8s.io", OLDEST],
     streams: &["v4.channel.k8s.io"],
 };
+
+/// The first version, whose last word is a text, and nothing after a success.
+const OLDEST: &str = "channel.k8s.io";
 
 const INPUT: u8 = 0;
 const OUTPUT: u8 = 1;
@@ -84,7 +87,7 @@ impl Session {
     /// Begins a session, or nothing if the client does not take part.
     pub async fn begin(connection: Connection, asked: Asked) -> Option<Session> {
         match connection {
-            Connection::Channels(socket) => Some(channels(*socket)),
+            Connection::Channels(socket, protocol) => Some(channels(*socket, protocol)),
             Connection::Streams(streams) => Parts::collect(streams, asked).await.map(Parts::begin),
         }
     }
@@ -99,7 +102,7 @@ impl Session {
     }
 }
 
-fn channels(socket: Socket) -> Session {
+fn channels(socket: Socket, protocol: &'static str) -> Session {
     let (mut sink, mut source) = socket.split();
     let (sender, from) = mpsc::channel(QUEUE);
     let (to, mut outgoing) = mpsc::channel(QUEUE);
@@ -123,6 +126,10 @@ fn channels(socket: Socket) -> Session {
             let bytes = match message {
                 ToClient::Output(bytes) => numbered(OUTPUT, &bytes),
                 ToClient::Errors(bytes) => numbered(ERRORS, &bytes),
+                ToClient::Status(status) if protocol == OLDEST => match status["message"].as_str() {
+                    Some(why) => numbered(STATUS, why.as_bytes()),
+                    None => continue,
+                },
                 ToClient::Status(status) => numbered(STATUS, status.to_string().as_bytes()),
             };
             if sink.send(Message::binary(bytes)).await.is_err() {

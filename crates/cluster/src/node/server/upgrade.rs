@@ -35,7 +35,8 @@ pub type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
 /// The connection as the client wanted it.
 pub enum Connection {
-    Channels(Box<Socket>),
+    /// With the name of the protocol.
+    Channels(Box<Socket>, &'static str),
     Streams(mpsc::Receiver<Stream>),
 }
 
@@ -48,7 +49,7 @@ pub struct Agreed {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Channels,
+    Channels(&'static str),
     Tunnel,
     Spdy,
 }
@@ -72,7 +73,7 @@ impl Agreed {
             let connection = TokioIo::new(upgraded.await.ok()?);
             Some(match kind {
                 Kind::Spdy => Connection::Streams(spdy::serve(connection)),
-                Kind::Channels => Connection::Channels(Box::new(websocket(connection).await)),
+                Kind::Channels(protocol) => Connection::Channels(Box::new(websocket(connection).await), protocol),
                 Kind::Tunnel => Connection::Streams(spdy::serve(tunnel(websocket(connection).await))),
             })
         };
@@ -106,7 +107,7 @@ fn agree(request: &Request<Incoming>, spoken: &Spoken) -> Result<(Response<Body>
             .map(|known| format!("{TUNNEL}{known}"))
             .find(|known| offered.contains(known));
         let (name, kind) = match (plain, tunnelled) {
-            (Some(plain), _) => ((*plain).to_owned(), Kind::Channels),
+            (Some(plain), _) => ((*plain).to_owned(), Kind::Channels(plain)),
             (None, Some(tunnelled)) => (tunnelled, Kind::Tunnel),
             (None, None) => return Err(format!("none of the protocols {offered:?} is served")),
         };

@@ -16,15 +16,15 @@ async fn app(cluster: &HollowCluster, replicas: i32, uses: &str) {
 }
 
 async fn autoscaler(cluster: &HollowCluster, most: i32, extra: Value) {
-    let mut spec = json!({
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-        "minReplicas": 1, "maxReplicas": most,
-        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization",
-            "averageUtilization": 50}}}],
-    });
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
+    let spec = merged(
+        json!({
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 1, "maxReplicas": most,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization",
+                "averageUtilization": 50}}}],
+        }),
+        extra,
+    );
     let object = json!({"metadata": {"name": "web"}, "spec": spec});
     cluster
         .create("horizontalpodautoscalers", object)

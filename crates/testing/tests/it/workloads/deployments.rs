@@ -6,10 +6,10 @@ use std::time::Duration;
 use stead_test::hollow_cluster::HollowCluster;
 
 async fn deployment(cluster: &HollowCluster, replicas: i32, script: Value, extra: Value) {
-    let mut spec = json!({"replicas": replicas, "selector": selector("web"), "template": template("web", script)});
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
+    let spec = merged(
+        json!({"replicas": replicas, "selector": selector("web"), "template": template("web", script)}),
+        extra,
+    );
     let object = json!({"metadata": {"name": "web"}, "spec": spec});
     cluster.create("deployments", object).await.expect("a deployment");
 }

@@ -22,15 +22,6 @@ fn endless() -> Value {
     work
 }
 
-async fn job(cluster: &HollowCluster, template: Value, extra: Value) {
-    let mut spec = json!({"template": template});
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
-    let object = json!({"metadata": {"name": "work"}, "spec": spec});
-    cluster.create("jobs", object).await.expect("a job");
-}
-
 async fn running(cluster: &HollowCluster, count: usize) -> Vec<Value> {
     let list = until(cluster, "pods?labelSelector=app=work", minutes(2), |list| {
         let pods = list["items"].as_array().into_iter().flatten();
@@ -205,10 +196,10 @@ async fn pods_that_restart_in_place_count_towards_the_limit() {
 
 async fn cron(cluster: &HollowCluster, extra: Value) {
     let template = work(json!({"exit-after": "5s"}));
-    let mut spec = json!({"schedule": "*/10 * * * *", "jobTemplate": {"spec": {"template": template}}});
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
+    let spec = merged(
+        json!({"schedule": "*/10 * * * *", "jobTemplate": {"spec": {"template": template}}}),
+        extra,
+    );
     let object = json!({"metadata": {"name": "tick"}, "spec": spec});
     cluster.create("cronjobs", object).await.expect("a cron job");
 }

@@ -12,15 +12,6 @@ fn work(code: &str) -> Value {
     work
 }
 
-async fn job(cluster: &HollowCluster, template: Value, extra: Value) {
-    let mut spec = json!({"template": template});
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
-    let object = json!({"metadata": {"name": "work"}, "spec": spec});
-    cluster.create("jobs", object).await.expect("a job");
-}
-
 async fn complete(cluster: &HollowCluster) -> Value {
     until(cluster, "jobs/work", minutes(10), |job| {
         condition(job, "Complete", "True")
@@ -146,10 +137,10 @@ async fn a_suspended_job_waits_and_goes_on() {
 async fn cron(cluster: &HollowCluster, schedule: &str, lasts: &str, extra: Value) {
     let mut template = template("work", json!({"exit-after": lasts}));
     template["spec"]["restartPolicy"] = json!("Never");
-    let mut spec = json!({"schedule": schedule, "jobTemplate": {"spec": {"template": template}}});
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
+    let spec = merged(
+        json!({"schedule": schedule, "jobTemplate": {"spec": {"template": template}}}),
+        extra,
+    );
     let object = json!({"metadata": {"name": "tick"}, "spec": spec});
     cluster.create("cronjobs", object).await.expect("a cron job");
 }

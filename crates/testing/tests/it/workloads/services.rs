@@ -6,10 +6,7 @@ use std::time::Duration;
 use stead_test::hollow_cluster::HollowCluster;
 
 async fn service(cluster: &HollowCluster, name: &str, extra: Value) -> Value {
-    let mut spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
+    let spec = merged(json!({"selector": {"app": "web"}, "ports": [{"port": 80}]}), extra);
     let object = json!({"metadata": {"name": name}, "spec": spec});
     cluster.create("services", object).await.expect("a service")
 }

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use stead_test::hollow_cluster::HollowCluster;
 
 async fn set(cluster: &HollowCluster, replicas: i32, script: Value, extra: Value) {
-    let mut spec = json!({"replicas": replicas, "selector": selector("db"), "serviceName": "db",
-        "template": template("db", script)});
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
+    let spec = merged(
+        json!({"replicas": replicas, "selector": selector("db"), "serviceName": "db",
+        "template": template("db", script)}),
+        extra,
+    );
     let object = json!({"metadata": {"name": "db"}, "spec": spec});
     cluster.create("statefulsets", object).await.expect("a set");
 }

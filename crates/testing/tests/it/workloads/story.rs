@@ -40,6 +40,21 @@ pub fn template(app: &str, script: Value) -> Value {
     })
 }
 
+/// An object with further fields, which replace those that are there.
+pub fn merged(mut object: Value, extra: Value) -> Value {
+    if let (Some(object), Value::Object(extra)) = (object.as_object_mut(), extra) {
+        object.extend(extra);
+    }
+    object
+}
+
+/// A Job called `work` whose pods are made from this template.
+pub async fn job(cluster: &HollowCluster, template: Value, extra: Value) {
+    let spec = merged(json!({"template": template}), extra);
+    let object = json!({"metadata": {"name": "work"}, "spec": spec});
+    cluster.create("jobs", object).await.expect("a job");
+}
+
 pub fn selector(app: &str) -> Value {
     json!({"matchLabels": {"app": app}})
 }

@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use stead_test::hollow_cluster::HollowCluster;
 
 async fn claim(cluster: &HollowCluster, name: &str, extra: Value) {
-    let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
+    let spec = merged(
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}),
+        extra,
+    );
     let object = json!({"metadata": {"name": name}, "spec": spec});
     cluster.create("persistentvolumeclaims", object).await.expect("a claim");
 }
 
 async fn volume(cluster: &HollowCluster, name: &str, extra: Value) {
-    let mut spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"},
-        "hostPath": {"path": format!("/tmp/{name}")}});
-    for (key, value) in extra.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
+    let spec = merged(
+        json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"},
+        "hostPath": {"path": format!("/tmp/{name}")}}),
+        extra,
+    );
     let object = json!({"metadata": {"name": name}, "spec": spec});
     cluster.create("persistentvolumes", object).await.expect("a volume");
 }

@@ -33,6 +33,7 @@ pub fn main(flags: &Flags) -> ExitCode {
                 method: request.method.clone(),
                 headers: request.headers.clone(),
                 from: request.from,
+                body: request.body.clone(),
             };
             answer(&other, port)
         }
@@ -172,6 +173,7 @@ mod tests {
             query: crate::node::server::Parameters::parse(query),
             headers: vec![("x-a".to_owned(), "b".to_owned())],
             from: None,
+            body: String::new(),
         };
         answer(&request, 8080)
     }

@@ -1,0 +1,64 @@
+//! `emptyDir` in memory: a directory on a file system of the machine that is one.
+//!
+//! All containers of a pod see it, so it cannot be made in the file system of one. The kernel's place for shared memory is
+//! on every machine; the directory has the name of its pod, and whoever ends the pod finds it by that.
+
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+const SHARED_MEMORY: &str = "/dev/shm";
+
+fn place(pod: &str) -> PathBuf {
+    Path::new(SHARED_MEMORY).join(format!("stead-{pod}"))
+}
+
+/// The directory of a pod in memory; none where the machine has no such file system, or somebody else is there.
+pub fn of(pod: &str) -> Option<PathBuf> {
+    if pod.is_empty() || pod.contains(['/', '.']) {
+        return None;
+    }
+    let place = place(pod);
+    match DirBuilder::new().mode(0o700).create(&place) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let found = std::fs::symlink_metadata(&place).ok()?;
+            if !found.is_dir() || found.uid() != nix::unistd::geteuid().as_raw() {
+                return None;
+            }
+        }
+        Err(_) => return None,
+    }
+    let kind = statfs(&place).ok()?.filesystem_type();
+    (kind == TMPFS_MAGIC).then_some(place)
+}
+
+/// Gives the memory of a pod back; its folder says which.
+pub fn end(folder: &Path) {
+    if let Some(pod) = folder
+        .file_name()
+        .and_then(|name| name.to_str())
+        .filter(|pod| !pod.is_empty())
+    {
+        let _ = std::fs::remove_dir_all(place(pod));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_found_again_and_given_back() {
+        let pod = format!("test-{}", uuid::Uuid::new_v4().simple());
+        let Some(found) = of(&pod) else {
+            return; // This machine has no file system in memory there.
+        };
+        assert_eq!(of(&pod), Some(found.clone()));
+        end(&Path::new("/somewhere/pods").join(&pod));
+        assert!(!found.exists());
+        assert_eq!(of("../escape"), None);
+    }
+}
