@@ -439,9 +439,8 @@ fn body_of<K: Serialize + Resource<DynamicType = ()>>(object: &K) -> Result<Valu
         .map_err(|error| Error::api(format!("write {}", K::kind(&())), kube::Error::SerdeError(error)))
 }
 
-/// From text, as the cache decodes objects: a second way for every type would be much code for few calls.
 fn decode<K: DeserializeOwned>(kind: &Kind, key: &Key, value: &Value) -> Result<K, Error> {
-    serde_json::from_str(&value.to_string()).map_err(|error| Error::Undecodable {
+    crate::decode(value).map_err(|error| Error::Undecodable {
         kind: Box::new(kind.clone()),
         key: key.clone(),
         message: error.to_string(),

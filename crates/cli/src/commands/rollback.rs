@@ -92,7 +92,7 @@ fn restored(app: &WebApp, current: &Revision, target: &Revision) -> Result<stead
         fields.retain(|name, _| !now.contains_key(name));
         fields.extend(then.clone());
     }
-    serde_json::from_value(spec)
+    stead::decode(&spec)
         .context("the revision cannot be read")
         .hint("it may have been written by a newer version of stead")
 }

@@ -49,8 +49,7 @@ impl History {
             .find(|revision| revision.metadata.name.as_deref() == Some(name))?;
         let mut template = found.data.as_ref()?.0["spec"]["template"].clone();
         template.as_object_mut()?.remove("$patch");
-        // From text, as the cache decodes it: another way for all types of a pod is not worth its code.
-        serde_json::from_str(&template.to_string()).ok()
+        stead::decode(&template).ok()
     }
 }
 

@@ -125,7 +125,7 @@ fn denied(message: &str) -> Value {
 pub(super) fn validating<K: Typed>(
     check: impl Fn(&Asked<K>) -> Result<Vec<String>, Denial> + Send + Sync + 'static,
 ) -> Handler {
-    Box::new(move |request| match Asked::<K>::deserialize(request) {
+    Box::new(move |request| match crate::decode::<Asked<K>>(request) {
         Err(error) => denied(&format!("the object cannot be read: {error}")),
         Ok(asked) => match check(&asked) {
             Ok(warnings) if warnings.is_empty() => json!({"allowed": true}),
@@ -139,11 +139,11 @@ pub(super) fn mutating<K: Typed + Serialize>(
     change: impl Fn(&mut K, &Asked<K>) -> Result<(), Denial> + Send + Sync + 'static,
 ) -> Handler {
     Box::new(move |request| {
-        let asked = match Asked::<K>::deserialize(request) {
+        let asked = match crate::decode::<Asked<K>>(request) {
             Ok(asked) => asked,
             Err(error) => return denied(&format!("the object cannot be read: {error}")),
         };
-        let Ok(mut object) = K::deserialize(&request["object"]) else {
+        let Ok(mut object) = crate::decode::<K>(&request["object"]) else {
             // A deletion has no object to change.
             return json!({"allowed": true});
         };

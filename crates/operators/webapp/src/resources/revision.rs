@@ -85,7 +85,7 @@ impl Revision {
 
     /// The template that was rendered for it.
     pub fn template(&self) -> PodTemplateSpec {
-        serde_json::from_value(self.data["template"].clone()).unwrap_or_default()
+        stead::decode(&self.data["template"]).unwrap_or_default()
     }
 
     /// The part of the spec that it stands for.
