@@ -74,6 +74,11 @@ impl Watch {
         Ok(self.take())
     }
 
+    /// Whether there are changes that were not handed out.
+    pub fn is_behind(&self) -> bool {
+        !self.buffer.is_empty() || self.slot.pending().is_some()
+    }
+
     /// The revision up to which every change of the prefix has been handed out: what a bookmark may say.
     pub fn progress(&self) -> Revision {
         let state = self.shared.state.read();

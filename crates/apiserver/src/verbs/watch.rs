@@ -41,6 +41,8 @@ pub struct Stream {
     bookmarks: Option<Bookmarks>,
     deadline: Instant,
     pace: Pace,
+    /// The size of the last piece: the next one is likely to be of that size.
+    last_size: usize,
     state: State,
     guard: crate::server::WatchGuard,
 }
@@ -115,6 +117,7 @@ pub async fn open(call: Arc<Call>) -> Result<Stream> {
         bookmarks,
         deadline: now + timeout,
         pace: Pace::new(now),
+        last_size: 0,
         state: started.state,
         guard,
         call,
@@ -202,11 +205,17 @@ fn too_old(wanted: Revision, floor: Revision) -> ApiError {
 impl Stream {
     /// The next piece of the stream: all events that are at hand, up to a size. `None` at the end.
     pub async fn next_piece(&mut self) -> Option<Vec<u8>> {
-        let mut piece = Vec::new();
+        let piece = self.gather().await?;
+        self.last_size = piece.len();
+        Some(piece)
+    }
+
+    async fn gather(&mut self) -> Option<Vec<u8>> {
         // What was there already is sent as fast as the client takes it.
         if self.initial.is_empty() {
             self.pace.turn().await;
         }
+        let mut piece = Vec::new();
         loop {
             match std::mem::replace(&mut self.state, State::Running) {
                 State::Running => {}
@@ -219,6 +228,9 @@ impl Stream {
                     self.state = State::Ended;
                     return None;
                 }
+            }
+            if self.initial.len() > 1 || self.changes.is_behind() {
+                piece.reserve(self.last_size);
             }
             self.collect(&mut piece).await;
             if !piece.is_empty() {
