@@ -14,6 +14,8 @@ use stead::{Context, Controller, Error, Key, Manager, Operator, Plan};
 const ROOTS: usize = 1_000;
 const CHILDREN: usize = 4;
 const ROUNDS: usize = 50;
+/// A round that takes longer has been stopped by something: a request that is refused, for one.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Wants what is there.
 #[derive(Clone, Default)]
@@ -44,7 +46,10 @@ impl Operator for Content {
             reason: "Full".to_owned(),
             message: "all there".to_owned(),
         });
-        plan.status(json!({"currentHealthy": CHILDREN, "observedGeneration": 1, "conditions": conditions.list()}))
+        plan.status(json!({
+            "currentHealthy": CHILDREN, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
+            "observedGeneration": 1, "conditions": conditions.list(),
+        }))
     }
 }
 
@@ -79,7 +84,12 @@ pub async fn unchanged() {
 }
 
 async fn wait_for(planned: &AtomicUsize, many: usize) {
+    let start = Instant::now();
     while planned.load(Ordering::SeqCst) < many {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "the reconciles of {ROOTS} roots did not end"
+        );
         tokio::time::sleep(Duration::from_micros(200)).await;
     }
 }
