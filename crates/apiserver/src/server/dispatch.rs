@@ -146,7 +146,7 @@ async fn route(
     {
         call.warn(warning);
     }
-    let outcome = match takes_addresses(&call) {
+    let outcome = match is_several_writes(&call) {
         true => to_its_end(call.clone(), body).await,
         false => verb(&call, body).await,
     };
@@ -209,17 +209,21 @@ fn check_path(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<()
     }
 }
 
-/// Whether a write takes something for its object that is an object itself.
-fn takes_addresses(call: &Call) -> bool {
-    let writes = matches!(call.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
-    writes
-        && call.resource.group.is_empty()
-        && call.resource.plural == "services"
-        && matches!(call.path.subresource.as_str(), "" | "status")
+/// Whether a request is more than one write: a Service takes addresses, which are objects themselves, and a pod that is
+/// deleted without grace is marked before it is removed.
+fn is_several_writes(call: &Call) -> bool {
+    let deletes = matches!(call.verb, "delete" | "deletecollection");
+    let writes = deletes || matches!(call.verb, "create" | "update" | "patch");
+    let subresource = call.path.subresource.as_str();
+    call.resource.group.is_empty()
+        && match call.resource.plural.as_str() {
+            "services" => writes && matches!(subresource, "" | "status"),
+            "pods" => deletes || subresource == "eviction",
+            _ => false,
+        }
 }
 
-/// Goes on when the client has gone: between an address that is taken and the object that has it nothing may be left
-/// half done.
+/// Goes on when the client has gone: nothing may be left half done, as an address that is taken and belongs to nobody.
 async fn to_its_end(call: Arc<Call>, body: Body) -> Result<Response<Body>> {
     match tokio::spawn(async move { verb(&call, body).await }).await {
         Ok(outcome) => outcome,

@@ -5,6 +5,7 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use stead_apiserver::catalogue::Catalogue;
@@ -92,12 +93,22 @@ impl Api {
     }
 
     pub async fn with_limits(limits: Limits) -> Api {
+        Api::on(limits, |clock| Store::in_memory(clock, History::default())).await
+    }
+
+    /// On a store whose writes take their time.
+    pub async fn on_disk(directory: &Path) -> Api {
+        let open = |clock: Arc<TestClock>| Store::open(directory, clock, History::default()).unwrap();
+        Api::on(Limits::default(), open).await
+    }
+
+    async fn on(limits: Limits, open: impl FnOnce(Arc<TestClock>) -> Store) -> Api {
         let clock = Arc::new(TestClock(AtomicI64::new(1_800_000_000)));
         let environment = Environment {
             clock: clock.clone(),
             entropy: Arc::new(Counter(AtomicU64::new(7))),
         };
-        let store = Store::in_memory(clock.clone(), History::default());
+        let store = open(clock.clone());
         let mut config = Config::new(store, environment, Catalogue::with_usage());
         config.limits = limits;
         let server = ApiServer::new(config).await.unwrap();

@@ -2,6 +2,8 @@
 
 use crate::api::Api;
 use serde_json::{Value, json};
+use std::future::Future;
+use std::task::Poll;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -122,4 +124,40 @@ async fn nothing_is_created_in_a_namespace_that_is_missing_or_going() {
         "configmaps \"x\" is forbidden: unable to create new content in namespace n because it is being terminated",
     );
     assert_eq!(refused.json()["details"]["causes"][0]["reason"], "NamespaceTerminating");
+}
+
+/// A deletion without grace marks the pod and then removes it. On a store that answers later than it is asked, the client
+/// is gone between the two.
+#[tokio::test]
+async fn a_pod_is_deleted_to_the_end_when_its_client_hangs_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let api = Api::on_disk(directory.path()).await;
+    let path = "/api/v1/namespaces/default/pods/p";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    api.post("/api/v1/namespaces/default/pods", pod).await.ok();
+    {
+        let mut asked = std::pin::pin!(api.delete(path));
+        let first = std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context)));
+        assert!(first.await.is_pending(), "it waits for the store");
+        seen(&api, path, |pod| !pod["metadata"]["deletionTimestamp"].is_null()).await;
+    }
+    seen(&api, path, |_| false).await;
+}
+
+/// Waits until an object is as a story wants it, or gone.
+async fn seen(api: &Api, path: &str, wanted: impl Fn(&Value) -> bool) {
+    let found = async {
+        loop {
+            let answer = api.get(path).await;
+            if answer.code == 404 || wanted(&answer.json()) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(20);
+    tokio::time::timeout(patience, found)
+        .await
+        .expect("the pod stays as it was");
 }

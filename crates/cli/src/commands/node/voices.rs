@@ -15,6 +15,8 @@ use stead_cluster::node::voices::Voices;
 
 /// The group of all nodes.
 const NODES: &str = "system:nodes";
+/// Who follows Services and endpoints.
+const PROXY: &str = "system:kube-proxy";
 
 /// The clients for nodes that join with this configuration.
 pub async fn of(own: Client, config: &Config, nodes: &[NodeConfig]) -> Result<Voices> {
@@ -22,7 +24,8 @@ pub async fn of(own: Client, config: &Config, nodes: &[NodeConfig]) -> Result<Vo
     let Some(first) = nodes.first() else {
         return Ok(Voices::one(own));
     };
-    if !may_be(&own, &user(&first.name)).await {
+    let names: Vec<String> = nodes.iter().map(|node| user(&node.name)).collect();
+    if !may_be(&own, &names).await {
         return Ok(Voices::one(own));
     }
     let mut by_name = HashMap::new();
@@ -34,20 +37,36 @@ pub async fn of(own: Client, config: &Config, nodes: &[NodeConfig]) -> Result<Vo
         // A node may only watch its own pods; several are watched together.
         _ => own.clone(),
     };
-    let proxy = act_as(config, "system:kube-proxy", None)?;
+    let proxy = act_as(config, PROXY, None)?;
     Ok(Voices::new([reader, proxy, own.clone()], move |name| {
         by_name.get(name).unwrap_or(&own).clone()
     }))
 }
 
-/// Whether the account may act as a user. Where nobody can be asked, it may not.
-async fn may_be(own: &Client, user: &str) -> bool {
-    let wish = |resource: &str, name: &str| SelfSubjectAccessReview {
+/// Whether the account may act as all of these nodes and as their proxy. Where nobody can be asked, it may not.
+async fn may_be(own: &Client, nodes: &[String]) -> bool {
+    if !may_impersonate(own, "groups", Some(NODES)).await {
+        return false;
+    }
+    if may_impersonate(own, "users", None).await {
+        return true;
+    }
+    for user in nodes.iter().map(String::as_str).chain([PROXY]) {
+        if !may_impersonate(own, "users", Some(user)).await {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether the account may impersonate one user or group, or all of them.
+async fn may_impersonate(own: &Client, resource: &str, name: Option<&str>) -> bool {
+    let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {
                 verb: Some("impersonate".to_owned()),
                 resource: Some(resource.to_owned()),
-                name: Some(name.to_owned()),
+                name: name.map(str::to_owned),
                 ..ResourceAttributes::default()
             }),
             ..SelfSubjectAccessReviewSpec::default()
@@ -55,13 +74,8 @@ async fn may_be(own: &Client, user: &str) -> bool {
         ..SelfSubjectAccessReview::default()
     };
     let reviews: Api<SelfSubjectAccessReview> = Api::all(own.clone());
-    for review in [wish("users", user), wish("groups", NODES)] {
-        let answer = reviews.create(&PostParams::default(), &review).await;
-        if !answer.is_ok_and(|answer| answer.status.is_some_and(|status| status.allowed)) {
-            return false;
-        }
-    }
-    true
+    let answer = reviews.create(&PostParams::default(), &review).await;
+    answer.is_ok_and(|answer| answer.status.is_some_and(|status| status.allowed))
 }
 
 fn act_as(config: &Config, user: &str, group: Option<&str>) -> Result<Client> {
