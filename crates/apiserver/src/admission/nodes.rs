@@ -65,6 +65,15 @@ pub fn validate(review: &Review) -> Result<()> {
         ("coordination.k8s.io", "leases") if review.namespace != "kube-node-lease" || review.name != node => {
             Err("can only access node lease with the same name as the requesting node".to_string())
         }
+        ("resource.k8s.io", "resourceslices")
+            if review.operation == Operation::Create
+                && review
+                    .object
+                    .as_ref()
+                    .is_some_and(|slice| text(&slice["spec"], "nodeName") != node) =>
+        {
+            Err("can only create ResourceSlice with the same NodeName as the requesting node".to_string())
+        }
         ("storage.k8s.io", "csinodes") if review.name != node => {
             Err("can only access CSINode with the same name as the requesting node".to_string())
         }

@@ -22,6 +22,7 @@ pub struct Bonds {
     pub secrets: BTreeSet<String>,
     pub config_maps: BTreeSet<String>,
     pub claims: BTreeSet<String>,
+    resource_claims: BTreeSet<String>,
     account: String,
 }
 
@@ -68,6 +69,10 @@ fn concerns(node: &str, wanted: &Attributes, directory: &dyn Directory) -> Resul
     let tied = |has: &dyn Fn(&Bonds) -> bool| match directory.bonds(namespace, node, has) {
         true => Ok(()),
         false => unrelated(),
+    };
+    let on_node = |kind: &str| match directory.current(&rbac::key(kind, "", name)) {
+        Some(object) if object["spec"]["nodeName"] == node => Ok(()),
+        _ => unrelated(),
     };
     match (group.as_str(), resource.as_str()) {
         ("", "secrets" | "configmaps") => {
@@ -117,6 +122,27 @@ fn concerns(node: &str, wanted: &Attributes, directory: &dyn Directory) -> Resul
         ("coordination.k8s.io", "leases") if verb != "create" && name != node => {
             Err("can only access node lease with the same name as the requesting node".to_string())
         }
+        ("storage.k8s.io", "volumeattachments") => {
+            if verb != "get" {
+                return Err("can only get individual resources of this type".to_string());
+            }
+            on_node("storage.k8s.io/volumeattachments")
+        }
+        ("resource.k8s.io", "resourceclaims") => {
+            if verb != "get" {
+                return Err("can only get individual resources of this type".to_string());
+            }
+            tied(&|pod| pod.resource_claims.contains(name))
+        }
+        ("resource.k8s.io", "resourceslices") => match verb {
+            // Admission looks at what is created, and what may be listed is no secret.
+            "create" | "list" | "watch" => Ok(()),
+            // Which ones are meant is not looked at here, so they are deleted one by one.
+            "deletecollection" => {
+                Err("can only deletecollection resourceslices with nodeName field selector".to_string())
+            }
+            _ => on_node("resource.k8s.io/resourceslices"),
+        },
         ("storage.k8s.io", "csinodes") if verb != "create" && name != node => {
             Err("can only access CSINode with the same name as the requesting node".to_string())
         }
@@ -124,7 +150,8 @@ fn concerns(node: &str, wanted: &Attributes, directory: &dyn Directory) -> Resul
     }
 }
 
-/// Why a node may not have the token that it asks for: it must be bound to a pod that runs there.
+/// Why a node may not have the token that it asks for: it must be bound to a pod that runs there, for an audience that a
+/// volume of this pod names.
 pub fn token(node: &str, namespace: &str, request: &Value, directory: &dyn Directory) -> Result<(), String> {
     let reference = &request["spec"]["boundObjectRef"];
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
@@ -141,8 +168,27 @@ pub fn token(node: &str, namespace: &str, request: &Value, directory: &dyn Direc
              deleted and then recreated",
             text("uid")
         )),
-        Some(pod) if pod["spec"]["nodeName"] == node => Ok(()),
+        Some(pod) if pod["spec"]["nodeName"] == node => audience(node, request, &pod),
         _ => Err("node requested token bound to a pod scheduled on a different node".to_string()),
+    }
+}
+
+fn audience(node: &str, request: &Value, pod: &Value) -> Result<(), String> {
+    let mut audiences = items(&request["spec"]["audiences"]);
+    let wanted = audiences.next().and_then(Value::as_str).unwrap_or_default();
+    if audiences.next().is_some() {
+        return Err("node may only request 0 or 1 audiences".to_string());
+    }
+    let mut tokens = items(&pod["spec"]["volumes"])
+        .flat_map(|volume| items(&volume["projected"]["sources"]))
+        .map(|source| &source["serviceAccountToken"])
+        .filter(|token| token.is_object());
+    match tokens.any(|token| token["audience"].as_str().unwrap_or_default() == wanted) {
+        true => Ok(()),
+        false => Err(format!(
+            "audience {wanted:?} not found in pod spec volume, system:node:{node} is not authorized to request tokens for \
+             this audience"
+        )),
     }
 }
 
@@ -173,6 +219,9 @@ impl Bonds {
         }
         for secret in items(&spec["imagePullSecrets"]) {
             insert(&mut bonds.secrets, &secret["name"]);
+        }
+        for claim in items(&spec["resourceClaims"]).chain(items(&pod["status"]["resourceClaimStatuses"])) {
+            insert(&mut bonds.resource_claims, &claim["resourceClaimName"]);
         }
         for volume in items(&spec["volumes"]) {
             insert(&mut bonds.secrets, &volume["secret"]["secretName"]);

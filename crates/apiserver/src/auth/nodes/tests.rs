@@ -12,10 +12,11 @@ struct Two;
 
 fn pod(name: &str, node: &str) -> Value {
     json!({
-        "metadata": {"name": name, "namespace": "a"},
+        "metadata": {"name": name, "namespace": "a", "uid": format!("{name}-uid")},
         "spec": {
             "nodeName": node,
             "serviceAccountName": format!("{name}-account"),
+            "resourceClaims": [{"name": "device", "resourceClaimName": format!("{name}-device")}],
             "imagePullSecrets": [{"name": format!("{name}-pull")}],
             "containers": [{"name": "c", "env": [
                 {"name": "S", "valueFrom": {"secretKeyRef": {"name": format!("{name}-env"), "key": "k"}}},
@@ -24,7 +25,11 @@ fn pod(name: &str, node: &str) -> Value {
                 {"name": "s", "secret": {"secretName": format!("{name}-secret")}},
                 {"name": "d", "persistentVolumeClaim": {"claimName": format!("{name}-claim")}},
                 {"name": "e", "ephemeral": {}},
-                {"name": "p", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}},
+                {"name": "p", "projected": {"sources": [
+                    {"configMap": {"name": "kube-root-ca.crt"}},
+                    {"serviceAccountToken": {"path": "token"}},
+                    {"serviceAccountToken": {"path": "vault", "audience": "vault"}},
+                ]}},
             ],
         },
     })
@@ -51,6 +56,9 @@ impl Directory for Two {
         match (key.resource.as_ref(), key.name.as_ref()) {
             ("/pods", "one") => Some(Arc::new(pod("one", "n1"))),
             ("/pods", "two") => Some(Arc::new(pod("two", "n2"))),
+            ("storage.k8s.io/volumeattachments" | "resource.k8s.io/resourceslices", name) => {
+                Some(Arc::new(json!({"spec": {"nodeName": name.replace("of-", "")}})))
+            }
             ("/persistentvolumes", name) => Some(Arc::new(
                 json!({"spec": {"claimRef": {"namespace": "a", "name": name.replace("volume", "claim")}}}),
             )),
@@ -105,6 +113,45 @@ fn a_node_has_tokens_for_the_accounts_of_its_pods_only() {
     assert!(token("one-account"));
     assert!(!token("two-account"));
     assert!(!token(""));
+}
+
+#[test]
+fn a_node_has_tokens_for_the_audiences_that_volumes_of_its_pods_name() {
+    let asked = |name: &str, audiences: Value| {
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": format!("{name}-uid")});
+        let request = json!({"spec": {"audiences": audiences, "boundObjectRef": bound}});
+        token("n1", "a", &request, &Two).err().unwrap_or_default()
+    };
+    assert_eq!(asked("one", json!([])), "");
+    assert_eq!(asked("one", Value::Null), "");
+    assert_eq!(asked("one", json!(["vault"])), "");
+    assert_eq!(
+        asked("one", json!(["bank"])),
+        "audience \"bank\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience"
+    );
+    assert_eq!(
+        asked("one", json!(["vault", "bank"])),
+        "node may only request 0 or 1 audiences"
+    );
+    assert_eq!(
+        asked("two", json!(["vault"])),
+        "node requested token bound to a pod scheduled on a different node"
+    );
+}
+
+#[test]
+fn a_node_reads_attachments_slices_and_claims_of_its_own() {
+    let ask = |verb: &str, group: &str, resource: &str, name: &str| {
+        let namespace = if resource == "resourceclaims" { "a" } else { "" };
+        asks(verb, group, resource, namespace, name) == Opinion::Allow
+    };
+    assert!(ask("get", "storage.k8s.io", "volumeattachments", "of-n1"));
+    assert!(!ask("get", "storage.k8s.io", "volumeattachments", "of-n2"));
+    assert!(!ask("list", "storage.k8s.io", "volumeattachments", ""));
+    assert!(!ask("delete", "resource.k8s.io", "resourceslices", "of-n2"));
+    assert!(!ask("deletecollection", "resource.k8s.io", "resourceslices", ""));
+    assert!(ask("get", "resource.k8s.io", "resourceclaims", "one-device"));
+    assert!(!ask("get", "resource.k8s.io", "resourceclaims", "two-device"));
 }
 
 #[test]
