@@ -2,7 +2,7 @@
 //! kinds of the Gateway API and of the Prometheus operator; what it is granted it uses, and it is refused nothing.
 
 use super::audit::{Audit, Right};
-use super::stage::install;
+use super::stage::{foreign, install};
 use crate::binary::{Up, command, stead, succeeded};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret, ServiceAccount};
@@ -69,13 +69,7 @@ impl Stage {
         )?;
         let client = client_for(&up.kubeconfig).await.expect("a client");
         install(&client, &stead_apis::definitions::all()).await;
-        for (group, kind, plural) in [
-            ("gateway.networking.k8s.io", "HTTPRoute", "httproutes"),
-            ("monitoring.coreos.com", "ServiceMonitor", "servicemonitors"),
-            ("monitoring.coreos.com", "PrometheusRule", "prometheusrules"),
-        ] {
-            install(&client, &[minimal(group, kind, plural)]).await;
-        }
+        install(&client, &foreign()).await;
         for namespace in namespaces {
             let api: Api<Namespace> = Api::all(client.clone());
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
@@ -189,26 +183,6 @@ impl Stage {
         .await
         .expect("no right too many");
     }
-}
-
-/// A definition of a foreign kind that takes anything.
-fn minimal(
-    group: &str,
-    kind: &str,
-    plural: &str,
-) -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition {
-    let mut definition = json!({
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {"group": group, "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
-                {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
-    });
-    if group.ends_with("k8s.io") {
-        // The group is protected: it wants to be told who allowed it.
-        definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for tests"});
-    }
-    serde_json::from_value(definition).expect("a definition")
 }
 
 /// The rights that a role gives.

@@ -240,6 +240,31 @@ pub async fn install(client: &Client, definitions: &[CustomResourceDefinition]) 
     }
 }
 
+/// Definitions of the kinds of other projects that an application may have as children.
+pub fn foreign() -> [CustomResourceDefinition; 3] {
+    [
+        minimal("gateway.networking.k8s.io", "HTTPRoute", "httproutes"),
+        minimal("monitoring.coreos.com", "ServiceMonitor", "servicemonitors"),
+        minimal("monitoring.coreos.com", "PrometheusRule", "prometheusrules"),
+    ]
+}
+
+/// A definition of a foreign kind that takes anything.
+fn minimal(group: &str, kind: &str, plural: &str) -> CustomResourceDefinition {
+    let mut definition = json!({
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {"group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+    });
+    if group.ends_with("k8s.io") {
+        // The group is protected: it wants to be told who allowed it.
+        definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for tests"});
+    }
+    serde_json::from_value(definition).expect("a definition")
+}
+
 fn run(parts: &mut JoinSet<()>, manager: Manager, stop: &CancellationToken) {
     let stop = stop.clone();
     parts.spawn(async move {
