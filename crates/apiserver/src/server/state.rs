@@ -12,6 +12,7 @@ use crate::environment::Environment;
 use crate::kinds::service::{Cidr, address_ranges, node_ports};
 use crate::openapi::OpenApi;
 use crate::store::{Key, Revision, Store, View};
+use crate::verbs::apply::Settled;
 use arc_swap::ArcSwap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -64,6 +65,8 @@ pub struct Shared {
     /// What admission reads of the cluster.
     pub admission: Arc<admission::Views>,
     pub settings: admission::Settings,
+    /// Applies that were found to change nothing.
+    pub(crate) settled: Settled,
     pub(super) in_flight: InFlight,
     pub(crate) metrics: Metrics,
 }
@@ -113,6 +116,7 @@ impl Shared {
         Shared {
             auth,
             in_flight: InFlight::new(&config.limits),
+            settled: Settled::default(),
             metrics: Metrics::new(config.environment.clock.now()),
             admission: Arc::new(admission::Views::new(&config.store)),
             settings: config.admission,

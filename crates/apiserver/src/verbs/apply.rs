@@ -1,5 +1,9 @@
 //! Server-side apply.
 
+mod settled;
+
+pub use settled::Settled;
+
 use super::create::create_object;
 use super::managed::{self, Ownership};
 use super::object;
@@ -16,6 +20,7 @@ use crate::store::Record;
 use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
+use settled::Print;
 use stead_machinery::apply::{self, ApplyError, Force};
 
 /// How often a create that loses against another becomes an update, and the other way round.
@@ -27,10 +32,21 @@ pub async fn apply(
     encoding: BodyEncoding,
     options: &WriteOptions,
 ) -> Result<Response<Body>> {
+    let print = |record: &Record| Print::of(call, record, bytes, encoding, options);
+    if let Some(record) = call.find(&call.path.name).await?
+        && is_plain(call, &record, options)
+        && call.shared.settled.knows(&print(&record))
+    {
+        return call.answer_record(200, &record).await;
+    }
     let config = read(call, bytes, encoding, options)?;
     for _ in 0..ATTEMPTS {
         if let Some(record) = call.find(&call.path.name).await? {
-            if is_settled(call, &record, &config, options) {
+            if is_plain(call, &record, options) && changes_nothing(call, &record, &config, options) {
+                // A warning has to be given each time.
+                if call.warnings.lock().is_empty() {
+                    call.shared.settled.remember(print(&record));
+                }
                 return call.answer_record(200, &record).await;
             }
             let outcome = update_object(call, options, |old| desired(call, Some(old), &config, options)).await;
@@ -62,18 +78,19 @@ pub async fn apply(
     Err(ApiError::modified(&call.group_resource(), &call.path.name))
 }
 
-/// Whether the object is what the configuration wants already, so that nothing is left to do. Controllers apply the
-/// same again and again: this costs little more than a get. Whoever watches writes from outside is asked all the same.
-fn is_settled(call: &Call, record: &Record, config: &Value, options: &WriteOptions) -> bool {
-    let plain = options.commit == Commit::Store
+/// Whether nobody has a say in an apply without effect: whoever watches writes from outside is asked all the same.
+fn is_plain(call: &Call, record: &Record, options: &WriteOptions) -> bool {
+    options.commit == Commit::Store
         && call.path.subresource.is_empty()
         && !call.shared.admission.is_steered()
         && !pod_security::is_watching(call)
         && is_judged(call, record)
-        && call.serves_as_stored(record);
-    if !plain {
-        return false;
-    }
+        && call.serves_as_stored(record)
+}
+
+/// Whether the object is what the configuration wants already. Controllers apply the same again and again: this costs
+/// little more than a get.
+fn changes_nothing(call: &Call, record: &Record, config: &Value, options: &WriteOptions) -> bool {
     let live = record.value();
     let unchanged = !object::is_deleting(&live)
         && managed::with_kind(call, |kind| {

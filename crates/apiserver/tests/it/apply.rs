@@ -242,6 +242,45 @@ async fn a_default_below_an_applied_empty_object_stays() {
 }
 
 #[tokio::test]
+async fn an_apply_that_changed_nothing_is_looked_at_again_when_the_object_or_the_rules_change() {
+    let api = Api::start().await;
+    apply(&api, DEPLOYMENT, "one", WEB).await.ok();
+    let settled = apply(&api, DEPLOYMENT, "one", WEB).await.ok();
+    assert_eq!(apply(&api, DEPLOYMENT, "one", WEB).await.ok(), settled);
+
+    // Another one takes the field: the same words are a conflict now, and the other's own are not those of the first.
+    let theirs = json!({"spec": {"replicas": 5}});
+    api.merge(&format!("{DEPLOYMENT}?fieldManager=two"), theirs).await.ok();
+    assert_eq!(apply(&api, DEPLOYMENT, "one", WEB).await.failure().0, 409);
+    api.merge(
+        &format!("{DEPLOYMENT}?fieldManager=two"),
+        json!({"spec": {"replicas": 2}}),
+    )
+    .await
+    .ok();
+    let other = apply(&api, DEPLOYMENT, "three", WEB).await.ok();
+    assert!(owners(&other).contains(&"three Apply".to_string()));
+
+    // Whoever has a say is asked, although nothing changes.
+    let again = apply(&api, DEPLOYMENT, "three", WEB).await.ok();
+    assert_eq!(apply(&api, DEPLOYMENT, "three", WEB).await.ok(), again);
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    let policy = json!({"metadata": {"name": "no"}, "spec": {
+        "matchConstraints": {"resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"],
+            "operations": ["UPDATE"], "resources": ["deployments"]}]},
+        "validations": [{"expression": "false", "message": "not today"}]}});
+    api.post(&format!("{policies}/validatingadmissionpolicies"), policy)
+        .await
+        .ok();
+    let binding = json!({"metadata": {"name": "no"}, "spec": {"policyName": "no", "validationActions": ["Deny"]}});
+    api.post(&format!("{policies}/validatingadmissionpolicybindings"), binding)
+        .await
+        .ok();
+    let (code, _, message) = apply(&api, DEPLOYMENT, "three", WEB).await.failure();
+    assert!(code == 422 && message.contains("not today"), "{code} {message}");
+}
+
+#[tokio::test]
 async fn rules_about_the_past_are_asked_of_an_apply_that_changes_nothing() {
     let api = Api::start().await;
     let spec = json!({"type": "object", "properties": {"seq": {"type": "integer",
