@@ -35,7 +35,6 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
         match (resource.group.as_str(), resource.plural.as_str()) {
             ("apps", "controllerrevisions") => core::revision_data(&Field::root(object), &mut errors),
             ("", "pods") => pods::new_pod(&Field::root(object), &mut errors),
-            ("batch", "jobs") => jobs::new_job(&Field::root(object), &mut errors),
             ("apps", "statefulsets") => workloads::new_stateful_set(&Field::root(object), &mut errors),
             _ => {}
         }

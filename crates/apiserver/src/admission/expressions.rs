@@ -3,6 +3,7 @@
 use super::Review;
 use crate::auth::directory::StoreDirectory;
 use crate::auth::{Attributes, Decision, Directory, Target, User};
+use crate::catalogue::Resource;
 use crate::verbs::Call;
 use serde_json::{Value as Json, json};
 use std::cell::{Cell, RefCell};
@@ -129,13 +130,24 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// What a policy sees that may be about another version of the kind: the objects are converted to that one.
+    pub async fn seen_as(call: &Call, review: &Review, seen: &Resource, params: Option<&Json>) -> Result<Self, String> {
+        let mut inputs = Inputs::new(call, review, params);
+        for object in [&mut inputs.object, &mut inputs.old] {
+            let converted = call.convert(object, &review.resource, seen).await;
+            converted.map_err(|error| error.message)?;
+        }
+        inputs.request = request(review, seen);
+        Ok(inputs)
+    }
+
     pub fn new(call: &Call, review: &Review, params: Option<&Json>) -> Self {
         let namespace = match review.resource.namespaced {
             true => call.shared.admission.object("/namespaces", "", &review.namespace),
             false => None,
         };
         Inputs {
-            request: request(review),
+            request: request(review, &review.resource),
             object: review.object.clone().unwrap_or_default(),
             old: review.old.as_deref().cloned().unwrap_or_default(),
             namespace: namespace.map(|namespace| (*namespace).clone()).unwrap_or_default(),
@@ -322,11 +334,12 @@ fn decide(directory: &StoreDirectory, user: &User, wanted: &Attributes) -> Answe
     }
 }
 
-/// The `request` of expressions and the core of an AdmissionReview.
-pub fn request(review: &Review) -> Json {
-    let resource = &review.resource;
-    let kind = json!({"group": resource.group, "version": resource.version, "kind": resource.kind});
-    let plural = json!({"group": resource.group, "version": resource.version, "resource": resource.plural});
+/// The `request` of expressions and the core of an AdmissionReview, with the kind and resource as which the write is
+/// seen and those of the request itself.
+pub fn request(review: &Review, seen: &Resource) -> Json {
+    let kind = |r: &Resource| json!({"group": r.group, "version": r.version, "kind": r.kind});
+    let plural = |r: &Resource| json!({"group": r.group, "version": r.version, "resource": r.plural});
+    let own = &review.resource;
     let user = &review.user;
     let mut info = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
@@ -336,7 +349,7 @@ pub fn request(review: &Review) -> Json {
         info["extra"] = json!(user.extra);
     }
     let mut request = json!({
-        "kind": kind.clone(), "resource": plural.clone(), "requestKind": kind, "requestResource": plural,
+        "kind": kind(seen), "resource": plural(seen), "requestKind": kind(own), "requestResource": plural(own),
         "operation": review.operation.name(), "userInfo": info, "dryRun": review.dry_run, "options": review.options,
     });
     let mut present = |field: &str, value: &str| {

@@ -39,8 +39,8 @@ pub fn complaints(resource: &Resource, name: &str) -> Vec<String> {
 /// What is wrong with the beginning of a generated name; it may end where a name may not.
 pub fn prefix_complaints(resource: &Resource, prefix: &str) -> Vec<String> {
     let masked = match prefix.strip_suffix('-') {
-        Some(rest) => format!("{rest}a"),
-        None => prefix.to_string(),
+        Some(rest) if !rest.is_empty() => format!("{rest}a"),
+        _ => prefix.to_string(),
     };
     complaints(resource, &masked)
 }

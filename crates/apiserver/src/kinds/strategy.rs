@@ -36,6 +36,8 @@ pub enum Generation {
     SpecAndAnnotations,
     /// With every change of anything but metadata and status.
     Content,
+    /// With every change of anything but status and metadata other than labels.
+    ContentAndLabels,
     /// It stays at 1.
     Fixed,
 }
@@ -113,7 +115,7 @@ fn generation(id: (&str, &str)) -> Generation {
         ("", "podtemplates") => Generation::Content,
         ("networking.k8s.io", "ingresses" | "networkpolicies" | "ingressclasses") => Generation::Spec,
         ("policy", "poddisruptionbudgets") => Generation::Spec,
-        ("discovery.k8s.io", "endpointslices") => Generation::Content,
+        ("discovery.k8s.io", "endpointslices") => Generation::ContentAndLabels,
         ("flowcontrol.apiserver.k8s.io", _) => Generation::Spec,
         ("resource.k8s.io", "resourceslices" | "deviceclasses") => Generation::Spec,
         ("scheduling.k8s.io", "priorityclasses") => Generation::Fixed,
@@ -129,7 +131,11 @@ pub fn start_generation(resource: &Resource, object: &mut Value) {
     match of(resource).generation {
         // What a client sets is kept, since nobody counts.
         Generation::Never | Generation::SpecLater => {}
-        Generation::Spec | Generation::SpecAndAnnotations | Generation::Content | Generation::Fixed => {
+        Generation::Spec
+        | Generation::SpecAndAnnotations
+        | Generation::Content
+        | Generation::ContentAndLabels
+        | Generation::Fixed => {
             object::set_generation(object, 1);
         }
     }
@@ -145,6 +151,9 @@ pub fn bump_generation(call: &Call, object: &mut Value, old: &Value) {
             differs("spec") || object["metadata"]["annotations"] != old["metadata"]["annotations"]
         }
         Generation::Content => content(call, object) != content(call, old),
+        Generation::ContentAndLabels => {
+            content(call, object) != content(call, old) || object["metadata"]["labels"] != old["metadata"]["labels"]
+        }
     };
     if changed && call.path.subresource != "status" {
         object::set_generation(object, object::generation(old) + 1);
@@ -176,9 +185,13 @@ pub fn status_metadata(resource: &Resource, sent: &Value, kept: &mut Value) {
             "ownerReferences",
             "generateName",
             "deletionTimestamp",
+            "uid",
         ],
+        // Old kubelets spoil the owners.
+        Origin::BuiltIn if resource.plural == "pods" => &["labels", "uid", "annotations", "finalizers", "generateName"],
         Origin::BuiltIn => &[
             "labels",
+            "uid",
             "annotations",
             "finalizers",
             "ownerReferences",
@@ -194,6 +207,23 @@ pub fn status_metadata(resource: &Resource, sent: &Value, kept: &mut Value) {
 /// Kinds whose metadata is only looked at when nothing else is wrong.
 pub fn judges_metadata_last(resource: &Resource) -> bool {
     matches!(super::id(resource), ("policy", "poddisruptionbudgets") | ("", "events"))
+}
+
+/// Whether the prefix of a made-up name is judged only when the object is made; it says nothing afterwards.
+pub fn judges_prefix_once(resource: &Resource) -> bool {
+    matches!(
+        super::id(resource),
+        (
+            "",
+            "podtemplates" | "replicationcontrollers" | "resourcequotas" | "services"
+        ) | ("apps", "daemonsets" | "deployments" | "replicasets" | "statefulsets")
+            | ("autoscaling", "horizontalpodautoscalers")
+            | ("batch", "cronjobs")
+            | ("coordination.k8s.io", "leases")
+            | ("networking.k8s.io", "networkpolicies")
+            | ("scheduling.k8s.io", "priorityclasses")
+            | ("storage.k8s.io", "csidrivers")
+    )
 }
 
 /// Whether nothing of the spec holds a deleted object: namespaces have finalizers of their own there.

@@ -40,10 +40,11 @@ pub fn job(job: &Field<'_>, errors: &mut Errors) {
         }
     }
     matches_template(&spec, errors);
+    pod_names(job, errors);
 }
 
 /// The pods of an indexed job are named after it, so the longest of their names must be one.
-pub fn new_job(job: &Field<'_>, errors: &mut Errors) {
+fn pod_names(job: &Field<'_>, errors: &mut Errors) {
     let spec = job.at("spec");
     let count = spec.at("completions").number().unwrap_or_default();
     let name = job.at("metadata").at("name");

@@ -108,7 +108,7 @@ fn template(resource: &Resource, object: &Value, old: Option<&Value>, found: &mu
         _ => ("/spec/template/spec", "spec.template.spec"),
     };
     let Some(spec) = object.pointer(pointer) else { return };
-    if old.is_some_and(|old| old.pointer(pointer) == Some(spec)) {
+    if old.is_some_and(|old| old["metadata"]["generation"] == object["metadata"]["generation"]) {
         return;
     }
     pod_spec(spec, at, found);

@@ -4,7 +4,7 @@ use super::Call;
 use super::object;
 use super::write_options::{Commit, WriteOptions};
 use crate::admission::{Operation, Review};
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -48,14 +48,27 @@ pub fn review(
 pub async fn mutate(call: &Call, review: &mut Review) -> Result<()> {
     let outcome = crate::kinds::admission::mutate(call, review).await;
     hand_over(call, review);
-    outcome
+    outcome.map_err(|error| named(call, review, error))
 }
 
 /// Lets admission refuse the object.
 pub async fn validate(call: &Call, review: &mut Review) -> Result<()> {
     let outcome = crate::kinds::admission::validate(call, review).await;
     hand_over(call, review);
-    outcome
+    outcome.map_err(|error| named(call, review, error))
+}
+
+/// Says of an object without any name that it has none, where it is forbidden.
+fn named(call: &Call, review: &Review, mut error: ApiError) -> ApiError {
+    const NAMELESS: &str = "Unknown";
+    let bare = format!("{} is forbidden: ", call.group_resource());
+    if review.name.is_empty()
+        && let Some(why) = error.message.strip_prefix(&bare)
+    {
+        error.message = format!("{} \"{NAMELESS}\" is forbidden: {why}", call.group_resource());
+        error.details["name"] = NAMELESS.into();
+    }
+    error
 }
 
 fn hand_over(call: &Call, review: &mut Review) {

@@ -98,6 +98,9 @@ fn reset_fields(call: &Call) -> &'static [&'static str] {
     match (call.path.subresource.as_str(), &call.resource.origin) {
         ("status", Origin::BuiltIn) if call.resource.plural == "deployments" => &["spec", "metadata.labels"],
         ("status", Origin::Custom(_)) => &["spec", "metadata"],
+        ("status", Origin::BuiltIn) if call.resource.plural == "pods" => {
+            &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]
+        }
         ("status", Origin::BuiltIn) => &["spec"],
         ("", _) if call.resource.has_status() => &["status"],
         _ => &[],

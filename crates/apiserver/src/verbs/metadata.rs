@@ -57,7 +57,7 @@ pub fn errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
     // Most built-in kinds know only standard names; others may name their finalizers as they like.
     let lenient = matches!(
         (resource.group.as_str(), resource.plural.as_str()),
-        ("coordination.k8s.io" | "policy", _) | ("", "events")
+        ("coordination.k8s.io" | "policy" | "node.k8s.io", _) | ("", "events")
     );
     if resource.origin_is_built_in() && !lenient {
         standard_finalizers(object, &mut errors);

@@ -131,13 +131,16 @@ async fn update_once(
     kinds::settle(&call.resource, &mut object);
     strategy::bump_generation(call, &mut object, &old);
     let mut errors = metadata::errors(&call.resource, &object);
+    if strategy::judges_prefix_once(&call.resource) {
+        errors.retain(|error| error.field != "metadata.generateName");
+    }
     errors.extend(metadata::update_errors(&object, &old));
     errors.extend(kinds::update_errors(call, &object, &old));
     if !errors.is_empty() {
         let Call { resource, path, .. } = call;
         return Err(ApiError::invalid(&resource.group, &resource.kind, &path.name, &errors).into());
     }
-    if call.path.subresource.is_empty() {
+    if matches!(call.path.subresource.as_str(), "" | "scale") {
         for warning in crate::validation::warnings(&call.resource, &object, Some(&old)) {
             call.warn(warning);
         }

@@ -192,6 +192,66 @@ async fn a_policy_denies_with_its_own_message() {
 }
 
 #[tokio::test]
+async fn a_variable_that_fails_does_no_harm_where_nobody_uses_it() {
+    let api = Api::start().await;
+    let policy = json!({"metadata": {"name": "lazy"}, "spec": {
+        "matchConstraints": {"resourceRules": [rule("", "v1", "configmaps")]},
+        "variables": [
+            {"name": "number", "expression": "int(object.data.number)"},
+            {"name": "twice", "expression": "variables.number * 2"},
+        ],
+        "validations": [{"expression": "!('number' in object.data) || variables.twice < 10",
+            "messageExpression": "'twice is ' + string(variables.twice)"}],
+    }});
+    api.post(POLICIES, policy).await.ok();
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "lazy", "validationActions": ["Deny"]}});
+    api.post(BINDINGS, binding).await.ok();
+    api.post(MAPS, config_map("unused", json!({"a": "b"}))).await.ok();
+    api.post(MAPS, config_map("small", json!({"number": "4"}))).await.ok();
+    let (_, _, message) = api
+        .post(MAPS, config_map("large", json!({"number": "5"})))
+        .await
+        .failure();
+    assert!(message.ends_with("denied request: twice is 10"), "{message}");
+    let (_, _, message) = api
+        .post(MAPS, config_map("text", json!({"number": "x"})))
+        .await
+        .failure();
+    let why = "composited variable \"twice\" fails to evaluate: composited variable \"number\" fails to evaluate: ";
+    assert!(message.contains(why), "{message}");
+}
+
+#[tokio::test]
+async fn a_policy_for_one_version_sees_the_others_as_that_one() {
+    let api = Api::start().await;
+    let mut policy = json!({"metadata": {"name": "v1"}, "spec": {
+        "matchConstraints": {"resourceRules": [rule("autoscaling", "v1", "horizontalpodautoscalers")]},
+        "validations": [{"expression": "object.spec.targetCPUUtilizationPercentage < 50",
+            "messageExpression": "object.apiVersion + ' of ' + request.kind.version + ' for ' + request.requestKind.version"}],
+    }});
+    api.post(POLICIES, policy.clone()).await.ok();
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "v1", "validationActions": ["Deny"]}});
+    api.post(BINDINGS, binding).await.ok();
+    let scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let scaler = |name: &str, used: i64| {
+        let target = json!({"type": "Utilization", "averageUtilization": used});
+        json!({"metadata": {"name": name}, "spec": {"maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]}})
+    };
+    api.post(scalers, scaler("low", 40)).await.ok();
+    let (_, _, message) = api.post(scalers, scaler("high", 60)).await.failure();
+    assert!(
+        message.ends_with("denied request: autoscaling/v1 of v1 for v2"),
+        "{message}"
+    );
+    // One that wants exactly its version is not about the other.
+    policy["spec"]["matchConstraints"]["matchPolicy"] = "Exact".into();
+    api.merge(&format!("{POLICIES}/v1"), policy).await.ok();
+    api.post(scalers, scaler("high", 60)).await.ok();
+}
+
+#[tokio::test]
 async fn a_policy_is_parameterised_by_an_object() {
     let api = Api::start().await;
     let policy = json!({"metadata": {"name": "sizes"}, "spec": {

@@ -386,6 +386,10 @@ fn rule_name(rule: &CompiledRule) -> &str {
 }
 
 /// Items of a map list are the same when all their keys are.
+/// Whether two items of a map list have the same keys; one that lacks a key has no counterpart.
 fn same_keys(a: &Json, b: &Json, keys: &[Box<str>]) -> bool {
-    keys.iter().all(|key| a.get(&**key) == b.get(&**key))
+    keys.iter().all(|key| {
+        let own = a.get(&**key).filter(|own| !own.is_null());
+        own.is_some() && own == b.get(&**key)
+    })
 }

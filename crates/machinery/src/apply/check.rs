@@ -70,6 +70,9 @@ impl Check {
             _ if value.is_null() => {}
             Shape::Object(_) => self.object(value, kind, schema),
             Shape::List(_) => self.list(value, kind, schema, unknown),
+            Shape::IntOrString if !fits_beside(value, schema) => {
+                self.refuse(format!("expected numeric (int or float), got {}", go_type(value)));
+            }
             Shape::Integer | Shape::Number if !value.is_number() => {
                 self.refuse(format!("expected numeric (int or float), got {}", go_type(value)));
             }
@@ -139,6 +142,16 @@ impl Check {
             self.path.pop();
         }
     }
+}
+
+/// Whether a value fits the type that stands beside `x-kubernetes-int-or-string`, if it is one of numbers.
+fn fits_beside(value: &Value, schema: SchemaRef<'_>) -> bool {
+    let beside = schema
+        .node()
+        .constraints
+        .as_deref()
+        .and_then(|all| all.format.as_deref());
+    !matches!(beside, Some("integer" | "number")) || value.is_number()
 }
 
 /// A value as Go's source would write it.

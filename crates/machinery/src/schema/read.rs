@@ -63,6 +63,11 @@ impl Schemas {
             _ if flag("x-kubernetes-preserve-unknown-fields") => Shape::Free,
             _ => Shape::Any,
         };
+        let mut constraints = self.read_constraints(schema, depth);
+        if let (Shape::IntOrString, Some(beside)) = (&shape, schema.get("type").and_then(Value::as_str)) {
+            // Merging goes by the type that stands beside it, as by a format.
+            constraints.get_or_insert_default().format = Some(beside.into());
+        }
         let node = Node {
             shape,
             description: schema
@@ -72,7 +77,7 @@ impl Schemas {
                 .into(),
             default: schema.get("default").map(|value| value.to_string().into()),
             nullable: flag("nullable"),
-            constraints: self.read_constraints(schema, depth),
+            constraints,
         };
         self.add(node)
     }

@@ -6,7 +6,7 @@ use super::{Binding, Policy, meant, params};
 use crate::admission::Review;
 use crate::admission::expressions::{self, Inputs, Scope};
 use crate::admission::views::Phase;
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::verbs::Call;
 use serde_json::Value as Json;
 use stead_cel::Budget;
@@ -55,9 +55,10 @@ async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &
     if let Some(why) = &policy.broken {
         return Err(why.clone());
     }
+    let seen = policy.matcher.seen_as(call, review);
     for param in params::collect(call, review, policy, binding).await? {
         for mutation in &policy.mutations {
-            let inputs = Inputs::new(call, review, param.as_ref());
+            let inputs = Inputs::seen_as(call, review, &seen, param.as_ref()).await?;
             if !expressions::conditions_hold(&policy.conditions, &inputs, &policy.variables)? {
                 break;
             }
@@ -65,13 +66,21 @@ async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &
             let Some(object) = review.object.as_mut() else {
                 return Ok(());
             };
+            // What the policy makes is for the version that it saw.
+            let mut changed = object.clone();
+            let refused = |error: ApiError| error.message;
+            call.convert(&mut changed, &review.resource, &seen)
+                .await
+                .map_err(refused)?;
             match mutation.kind {
-                MutationKind::JsonPatch => patch::json::apply(object, &patch).map_err(|error| error.to_string())?,
-                MutationKind::Apply => {
-                    let merged = merge(call, object, &patch)?;
-                    *object = merged;
-                }
+                MutationKind::JsonPatch => patch::json::apply(&mut changed, &patch),
+                MutationKind::Apply => patch::strategic::apply(&mut changed, patch, seen.schema()),
             }
+            .map_err(|error| error.to_string())?;
+            call.convert(&mut changed, &seen, &review.resource)
+                .await
+                .map_err(refused)?;
+            *object = changed;
         }
     }
     Ok(())
@@ -84,11 +93,4 @@ fn evaluate(policy: &Policy, mutation: &Mutation, inputs: &Inputs) -> Result<Jso
         .evaluate(program, Budget::PER_OBJECT)
         .map_err(|error| error.to_string())?;
     to_json(&made).ok_or_else(|| "the expression made a value that no object can hold".to_string())
-}
-
-/// Merges an apply configuration into the object along its schema.
-fn merge(call: &Call, object: &Json, patch: &Json) -> Result<Json, String> {
-    let mut merged = object.clone();
-    patch::strategic::apply(&mut merged, patch.clone(), call.resource.schema()).map_err(|error| error.to_string())?;
-    Ok(merged)
 }

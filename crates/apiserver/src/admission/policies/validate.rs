@@ -99,10 +99,17 @@ async fn evaluate_binding(
         Ok(params) => params,
         Err(why) => return on_error(format!("failed to configure binding: {why}")),
     };
+    let seen = policy.matcher.seen_as(call, review);
     let mut denials = Vec::new();
     let mut annotations = Vec::new();
     for param in params {
-        let inputs = Inputs::new(call, review, param.as_ref());
+        let inputs = match Inputs::seen_as(call, review, &seen, param.as_ref()).await {
+            Ok(inputs) => inputs,
+            Err(why) => {
+                denials.extend(on_error(why));
+                continue;
+            }
+        };
         match expressions::conditions_hold(&policy.conditions, &inputs, &policy.variables) {
             Ok(true) => {}
             Ok(false) => continue,

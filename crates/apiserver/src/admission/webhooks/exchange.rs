@@ -87,14 +87,9 @@ pub async fn exchange(
                 .to_string(),
         );
     }
-    let mut request = expressions::request(review);
-    request["uid"] = uid.into();
     let seen = webhook.matcher.seen_as(call, review);
-    let version = |resource: &crate::catalogue::Resource| json!({"group": resource.group, "version": resource.version});
-    for (field, name, value) in [("kind", "kind", &seen.kind), ("resource", "resource", &seen.plural)] {
-        request[field] = version(&seen);
-        request[field][name] = value.as_str().into();
-    }
+    let mut request = expressions::request(review, &seen);
+    request["uid"] = uid.into();
     let old = review.old.as_deref().cloned();
     for (field, object) in [("object", review.object.clone()), ("oldObject", old)] {
         let mut object = object.unwrap_or_default();
