@@ -44,6 +44,11 @@ fn daemon_set(set_: &mut Fields) {
             set(update, "maxUnavailable", 1);
             set(update, "maxSurge", 0);
         }
+        // Numbers that are not used are numbers all the same.
+        if let Some(Value::Object(update)) = strategy.get_mut("rollingUpdate") {
+            set(update, "maxUnavailable", 0);
+            set(update, "maxSurge", 0);
+        }
     }
     set(spec, "revisionHistoryLimit", 10);
 }

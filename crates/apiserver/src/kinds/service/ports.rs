@@ -31,25 +31,29 @@ fn used(service: &Value) -> Vec<i64> {
         .collect()
 }
 
-/// Keeps the ports that a service has, and drops them when its type has none.
+/// Keeps the ports that a service has, by their names, and drops them when its type has none any more.
 pub fn keep(service: &mut Value, old: &Value) {
-    let needs = matches!(kind(service), "NodePort" | "LoadBalancer");
-    let had = matches!(kind(old), "NodePort" | "LoadBalancer");
-    let before: Vec<Value> = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
+    let has = |service: &Value| matches!(kind(service), "NodePort" | "LoadBalancer");
+    if !has(old) {
+        return;
+    }
+    let needs = has(service);
+    let (sent, before): (BTreeSet<i64>, BTreeSet<i64>) =
+        (used(service).into_iter().collect(), used(old).into_iter().collect());
+    let known = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
     let Some(Value::Array(ports)) = service.pointer_mut("/spec/ports") else {
         return;
     };
+    let number = |port: &Value| port["nodePort"].as_i64().filter(|number| *number != 0);
     for port in ports {
-        let same = |known: &&Value| known["port"] == port["port"] && known["protocol"] == port["protocol"];
-        let known = before.iter().find(same).and_then(|known| known["nodePort"].as_i64());
-        let sent = port["nodePort"].as_i64().filter(|sent| *sent != 0);
+        let named = known.iter().rev().find(|known| known["name"] == port["name"]);
+        let given = number(port);
         let Value::Object(map) = port else { continue };
-        match (needs, sent, known) {
-            (true, None, Some(known)) if had => {
+        match (needs, given, named.and_then(number)) {
+            (true, None, Some(known)) if !sent.contains(&known) => {
                 map.insert("nodePort".to_string(), known.into());
             }
-            // A port that only was there because of the old type goes with it.
-            (false, Some(sent), Some(known)) if had && sent == known => {
+            (false, Some(_), _) if sent == before => {
                 map.remove("nodePort");
             }
             _ => {}

@@ -14,6 +14,10 @@ pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
         "status" => {
             let mut kept = keep(object, old);
             object::copy_field(object, &mut kept, "status");
+            if call.resource.plural == "pods" && kept["status"]["qosClass"].is_null() {
+                let class = old["status"]["qosClass"].clone();
+                object::map_mut(&mut kept, "status").insert("qosClass".to_string(), class);
+            }
             if call.resource.plural == "certificatesigningrequests" {
                 keep_decisions(&mut kept, old, call.now);
             }
