@@ -17,8 +17,9 @@ mod storage;
 mod views;
 mod webhooks;
 
-pub use chain::{mutate, validate};
+pub use chain::{connect, mutate, validate};
 pub use policies::check as policy_errors;
+pub use policies::check_webhooks as webhook_errors;
 pub use views::Views;
 
 use crate::auth::User;

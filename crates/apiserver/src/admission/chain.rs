@@ -41,3 +41,12 @@ pub async fn validate(call: &Call, review: &mut Review) -> Result<()> {
     webhooks::validate(call, review).await?;
     quota::validate(call, review).await
 }
+
+/// Lets policies and webhooks refuse a connection to an object.
+pub async fn connect(call: &Call, review: &mut Review) -> Result<()> {
+    if !call.shared.admission.is_steered() {
+        return Ok(());
+    }
+    policies::validate(call, review).await?;
+    webhooks::validate(call, review).await
+}

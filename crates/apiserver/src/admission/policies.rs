@@ -5,7 +5,7 @@ mod mutate;
 mod params;
 mod validate;
 
-pub use checks::{Binding, Policy, check};
+pub use checks::{Binding, Policy, check, check_webhooks};
 pub use mutate::mutate;
 pub use validate::validate;
 

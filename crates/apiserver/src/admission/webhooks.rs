@@ -134,6 +134,11 @@ async fn ask_and_patch(call: &Call, review: &mut Review, webhook: &Webhook) -> R
     call.convert(&mut patched, &review.resource, &seen).await?;
     stead_machinery::patch::json::apply(&mut patched, patch).map_err(ApiError::internal)?;
     call.convert(&mut patched, &seen, &review.resource).await?;
+    // What a webhook adds is no better than what a client sends: unknown fields go, and defaults come.
+    if review.subresource.is_empty() {
+        crate::custom::prune(&review.resource, &mut patched);
+        crate::kinds::default(&review.resource, &mut patched);
+    }
     *object = patched;
     Ok(())
 }

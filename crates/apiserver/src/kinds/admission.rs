@@ -21,12 +21,15 @@ fn expressions(review: &Review) -> Result<()> {
     };
     // An expression that was accepted once does not make a later update fail.
     let old = review.old.as_deref();
-    if old.is_some_and(|old| old["spec"] == object["spec"]) {
+    if old.is_some_and(|old| old["spec"] == object["spec"] && old["webhooks"] == object["webhooks"]) {
         return Ok(());
     }
     let errors = match (resource.group.as_str(), resource.plural.as_str()) {
         ("admissionregistration.k8s.io", "validatingadmissionpolicies" | "mutatingadmissionpolicies") => {
             admission::policy_errors(object)
+        }
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations" | "mutatingwebhookconfigurations") => {
+            admission::webhook_errors(object)
         }
         _ => return Ok(()),
     };

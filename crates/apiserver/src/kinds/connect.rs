@@ -5,10 +5,10 @@ use crate::server::forward::{Target, forward};
 use crate::server::query::percent_encode;
 use crate::server::{Body, respond};
 use crate::store::{Key, ListAt, Prefix, Window};
-use crate::verbs::Call;
 use crate::verbs::object;
+use crate::verbs::{Call, admit};
 use http::{HeaderValue, Method, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Parameters of a log request, which the kubelet knows by the same names.
 const LOG_PARAMETERS: [&str; 8] = [
@@ -58,6 +58,7 @@ pub async fn session(call: &Call, body: Body) -> Result<Response<Body>> {
     let pod = call.existing().await?.value();
     let node = node_name(&pod)
         .ok_or_else(|| ApiError::bad_request(format!("pod {} does not have a host assigned", call.path.name)))?;
+    admit::connect(call, options(call)).await?;
     let (namespace, name) = (call.namespace(), &call.path.name);
     let mut path = match call.path.subresource.as_str() {
         "portforward" => format!("/portForward/{namespace}/{name}"),
@@ -85,8 +86,41 @@ pub async fn session(call: &Call, body: Body) -> Result<Response<Body>> {
     to_node(call, &node, path, method(call), body).await
 }
 
+/// What a connection is for, as admission sees it.
+fn options(call: &Call) -> Value {
+    let flag = |name: &str| call.query.is_true(name);
+    let words = |name: &str| call.query.all(name).map(str::to_string).collect::<Vec<_>>();
+    let kind = match (call.path.subresource.as_str(), call.resource.plural.as_str()) {
+        ("portforward", _) => {
+            let ports: Vec<i64> = words("ports").iter().filter_map(|port| port.parse().ok()).collect();
+            return json!({"kind": "PodPortForwardOptions", "apiVersion": "v1", "ports": ports});
+        }
+        ("exec", _) => "PodExecOptions",
+        ("attach", _) => "PodAttachOptions",
+        (_, "nodes") => "NodeProxyOptions",
+        (_, "services") => "ServiceProxyOptions",
+        _ => "PodProxyOptions",
+    };
+    if kind.ends_with("ProxyOptions") {
+        return json!({"kind": kind, "apiVersion": "v1", "path": format!("/{}", call.path.rest)});
+    }
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    for (name, _) in STREAMS.iter().filter(|(name, _)| flag(name)) {
+        options[*name] = true.into();
+    }
+    let container = call.query.text("container");
+    if !container.is_empty() {
+        options["container"] = container.into();
+    }
+    if kind == "PodExecOptions" {
+        options["command"] = words("command").into();
+    }
+    options
+}
+
 /// `proxy` of nodes, pods and services.
 pub async fn proxy(call: &Call, body: Body) -> Result<Response<Body>> {
+    admit::connect(call, options(call)).await?;
     let mut path = format!("/{}", call.path.rest);
     append(&mut path, call.query.iter());
     // Names may carry a scheme and a port: `https:web:443`.

@@ -5,6 +5,7 @@ use super::object;
 use super::write_options::{Commit, WriteOptions};
 use crate::admission::{Operation, Review};
 use crate::error::{ApiError, Result};
+use crate::server::decode::FieldValidation;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -49,6 +50,22 @@ pub async fn mutate(call: &Call, review: &mut Review) -> Result<()> {
     let outcome = crate::kinds::admission::mutate(call, review).await;
     hand_over(call, review);
     outcome.map_err(|error| named(call, review, error))
+}
+
+/// Lets admission refuse a connection; `options` say what for.
+pub async fn connect(call: &Call, options: Value) -> Result<()> {
+    let nothing = WriteOptions {
+        commit: Commit::Store,
+        field_manager: String::new(),
+        validation: FieldValidation::Ignore,
+        force: false,
+    };
+    let mut review = review(call, Operation::Connect, options, None, &nothing);
+    review.name = call.path.name.clone();
+    review.options = Value::Null;
+    let outcome = crate::admission::connect(call, &mut review).await;
+    hand_over(call, &mut review);
+    outcome
 }
 
 /// Lets admission refuse the object.

@@ -258,3 +258,76 @@ async fn a_service_leads_to_its_endpoint() {
         )
     );
 }
+
+#[tokio::test]
+async fn what_a_webhook_adds_gets_its_defaults() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|_| {
+        let added = json!([{"name": "added", "image": "web:1"}]);
+        let operations = json!([{"op": "add", "path": "/spec/initContainers", "value": added}]);
+        json!({"allowed": true, "patchType": "JSONPatch", "patch": patch(operations)})
+    })
+    .await;
+    let mut configuration = hook.configuration("adds");
+    configuration["webhooks"][0]["rules"][0]["resources"] = json!(["pods"]);
+    let path = format!("{BASE}/mutatingwebhookconfigurations");
+    api.post(&path, configuration).await.ok();
+    let account = json!({"metadata": {"name": "default"}});
+    api.post("/api/v1/namespaces/default/serviceaccounts", account).await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}});
+    let made = api.post("/api/v1/namespaces/default/pods", pod).await.ok();
+    let added = &made["spec"]["initContainers"][0];
+    assert_eq!(added["imagePullPolicy"], "IfNotPresent");
+    assert_eq!(added["terminationMessagePolicy"], "File");
+}
+
+#[tokio::test]
+async fn conditions_that_make_no_sense_are_refused() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|_| json!({"allowed": true})).await;
+    for kind in ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"] {
+        for (expression, words) in [
+            ("... [] bad expression", "compilation failed"),
+            ("'text'", "must evaluate to bool"),
+        ] {
+            let mut configuration = hook.configuration("odd");
+            configuration["webhooks"][0]["matchConditions"] = json!([{"name": "odd", "expression": expression}]);
+            let refused = api.post(&format!("{BASE}/{kind}"), configuration).await;
+            let (code, _, message) = refused.failure();
+            assert_eq!(code, 422, "{message}");
+            assert!(
+                message.contains("webhooks[0].matchConditions[0].expression"),
+                "{message}"
+            );
+            assert!(message.contains(words), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_to_a_pod_may_be_refused() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|request| {
+        let asked = &request["object"];
+        let refuse = request["operation"] == "CONNECT"
+            && asked["kind"] == "PodAttachOptions"
+            && asked["stdin"] == true
+            && asked["container"] == "c";
+        json!({"allowed": !refuse, "status": {"message": "no visitors"}})
+    })
+    .await;
+    let account = json!({"metadata": {"name": "default"}});
+    api.post("/api/v1/namespaces/default/serviceaccounts", account).await;
+    let spec = json!({"nodeName": "n", "containers": [{"name": "c", "image": "web:1"}]});
+    let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+    api.post("/api/v1/namespaces/default/pods", pod).await.ok();
+    let mut configuration = hook.configuration("doors");
+    configuration["webhooks"][0]["rules"][0]["operations"] = json!(["CONNECT"]);
+    configuration["webhooks"][0]["rules"][0]["resources"] = json!(["pods/attach"]);
+    let path = format!("{BASE}/validatingwebhookconfigurations");
+    api.post(&path, configuration).await.ok();
+    let attach = "/api/v1/namespaces/default/pods/p/attach?container=c&stdin=true";
+    let (code, _, message) = api.get(attach).await.failure();
+    assert!(code >= 400 && message.contains("no visitors"), "{code} {message}");
+    assert_eq!(hook.asked.load(Ordering::SeqCst), 1);
+}

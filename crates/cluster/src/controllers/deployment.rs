@@ -154,6 +154,12 @@ impl Deployments {
         if rolling::is_recreate(deployment) {
             return rolling::recreate(deployment, sets, self.old_pods_left(sets));
         }
+        if rolling::is_scaled(deployment, sets) {
+            let shares = rolling::spread(deployment, sets);
+            if !shares.is_empty() {
+                return shares;
+            }
+        }
         rolling::rolling(deployment, sets)
     }
 

@@ -231,6 +231,27 @@ pub fn check(policy: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// What is wrong with the match conditions of a webhook configuration.
+pub fn check_webhooks(configuration: &Value) -> Vec<FieldError> {
+    let env = expressions::environment(&[], Constructs::Nothing);
+    let mut errors = Vec::new();
+    for (number, webhook) in configuration["webhooks"].as_array().into_iter().flatten().enumerate() {
+        let conditions = webhook["matchConditions"].as_array().into_iter().flatten();
+        for (place, condition) in conditions.enumerate() {
+            let at = format!("webhooks[{number}].matchConditions[{place}].expression");
+            let found = checked(&condition["expression"], &at, &env, &mut errors);
+            if found.is_some_and(|found| !matches!(found, Type::Dyn | Type::Bool)) {
+                errors.push(FieldError::invalid(
+                    at,
+                    condition["expression"].clone(),
+                    "must evaluate to bool",
+                ));
+            }
+        }
+    }
+    errors
+}
+
 fn checked(source: &Value, at: &str, env: &Env, errors: &mut Vec<FieldError>) -> Option<Type> {
     let text = source.as_str().unwrap_or_default();
     if text.trim().is_empty() {

@@ -151,6 +151,16 @@ pub fn recreate(deployment: &Deployment, sets: &Sets, old_pods_left: bool) -> Ve
         .collect()
 }
 
+/// Whether the wanted number has changed in the middle of a roll-out, which several ReplicaSets are part of.
+pub fn is_scaled(deployment: &Deployment, sets: &Sets) -> bool {
+    let active: Vec<&Arc<ReplicaSet>> = sets.all().filter(|set| wanted(set) > 0).collect();
+    active.len() > 1 && active.iter().any(|set| was_scaled_for_another_number(deployment, set))
+}
+
+fn was_scaled_for_another_number(deployment: &Deployment, set: &ReplicaSet) -> bool {
+    annotated(set, "desired-replicas").is_some_and(|number| number != desired(deployment))
+}
+
 /// A change of the wanted number while the roll-out stands still: every ReplicaSet that has pods takes its share.
 pub fn spread(deployment: &Deployment, sets: &Sets) -> Vec<Scale> {
     let active: Vec<&Arc<ReplicaSet>> = sets.all().filter(|set| wanted(set) > 0).collect();
@@ -169,7 +179,10 @@ pub fn spread(deployment: &Deployment, sets: &Sets) -> Vec<Scale> {
     let have = total(sets.all());
     let limit = if desired > 0 { desired + surge } else { 0 };
     let mut left = limit - have;
-    let before = active.first().and_then(|set| annotated_total(set)).unwrap_or(have);
+    let before = active
+        .first()
+        .and_then(|set| annotated(set, "max-replicas"))
+        .unwrap_or(have);
     if before == limit || have == 0 {
         return Vec::new();
     }
@@ -182,21 +195,26 @@ pub fn spread(deployment: &Deployment, sets: &Sets) -> Vec<Scale> {
             share.clamp(left, 0)
         };
         left -= change;
-        if change != 0 {
+        // One that keeps its size is written too, so that the next look knows that it has had its share.
+        if change != 0 || was_scaled_for_another_number(deployment, set) {
             scales.push(Scale {
                 set: (*set).clone(),
                 replicas: (wanted(set) + change).max(0),
             });
         }
     }
+    // What rounding has left over.
+    if let Some(first) = scales.first_mut() {
+        first.replicas = (first.replicas + left).max(0);
+    }
     scales
 }
 
-fn annotated_total(set: &ReplicaSet) -> Option<i32> {
-    set.metadata
-        .annotations
-        .as_ref()?
-        .get("deployment.kubernetes.io/max-replicas")?
+/// A number that the last scaling of a ReplicaSet has left on it.
+fn annotated(set: &ReplicaSet, name: &str) -> Option<i32> {
+    let annotations = set.metadata.annotations.as_ref()?;
+    annotations
+        .get(&format!("deployment.kubernetes.io/{name}"))?
         .parse()
         .ok()
 }

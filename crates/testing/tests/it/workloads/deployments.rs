@@ -197,3 +197,69 @@ async fn pods_count_as_available_after_their_time() {
     cluster.pass(Duration::from_secs(41)).await;
     until(&cluster, "deployments/web", SOON, rolled_out(2)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn old_revisions_beyond_the_limit_are_forgotten() {
+    let cluster = cluster().await;
+    deployment(&cluster, 1, json!({}), json!({"revisionHistoryLimit": 2})).await;
+    until(&cluster, "deployments/web", SOON, rolled_out(1)).await;
+    for version in 2..=5 {
+        let update = image(&format!("web:{version}"));
+        cluster.patch("deployments/web", update).await.expect("an update");
+        until(&cluster, "deployments/web", minutes(1), rolled_out(1)).await;
+    }
+    let sets = until(&cluster, "replicasets", minutes(1), |list| {
+        list["items"].as_array().is_some_and(|sets| sets.len() == 3)
+    })
+    .await;
+    let mut revisions: Vec<String> = sets["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|set| set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].to_string())
+        .collect();
+    revisions.sort();
+    assert_eq!(revisions, ["\"3\"", "\"4\"", "\"5\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_in_the_middle_of_a_rollout_is_shared_by_old_and_new() {
+    let cluster = cluster().await;
+    let half = json!({"strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}});
+    deployment(&cluster, 8, json!({}), half).await;
+    until(&cluster, "deployments/web", SOON, rolled_out(8)).await;
+    let mut stuck = image("web:2");
+    stuck["spec"]["template"]["metadata"] = json!({"annotations": {"hollow.stead.dev/ready-after": "never"}});
+    cluster.patch("deployments/web", stuck).await.expect("an update");
+    until(&cluster, "deployments/web", SOON, |one| {
+        one["status"]["updatedReplicas"] == 2
+    })
+    .await;
+    cluster
+        .patch("deployments/web", json!({"spec": {"replicas": 16}}))
+        .await
+        .expect("a scale");
+    let grown = until(&cluster, "deployments/web", minutes(1), |one| {
+        one["status"]["replicas"] == 18
+    })
+    .await;
+    let new = grown["status"]["updatedReplicas"].as_i64().unwrap_or_default();
+    assert!(
+        (3..=4).contains(&new),
+        "both sets have grown in proportion: {new} new ones"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_whose_pods_are_deleted_with_it_leaves_nothing() {
+    let cluster = cluster().await;
+    deployment(&cluster, 3, json!({"stop-after": "10s"}), json!({})).await;
+    until(&cluster, "deployments/web", SOON, rolled_out(3)).await;
+    cluster
+        .delete("deployments/web", "Foreground")
+        .await
+        .expect("a deletion");
+    gone(&cluster, "deployments/web", minutes(2)).await;
+    assert!(cluster.list("replicasets").await.expect("sets").is_empty());
+    assert!(cluster.list("pods").await.expect("pods").is_empty());
+}

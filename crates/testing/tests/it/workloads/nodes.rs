@@ -143,3 +143,58 @@ async fn a_quota_counts_what_is_there_and_gives_back_what_goes() {
     let maps = quota["status"]["used"]["count/configmaps"].as_str().unwrap_or_default();
     assert_eq!(maps, "1", "the root certificates' map is counted: {quota}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_unready_pod_may_be_evicted_where_the_budget_says_so() {
+    for (policy, code) in [("IfHealthyBudget", 429), ("AlwaysAllow", 0)] {
+        let cluster = cluster().await;
+        let mut pod = template("web", json!({"ready-after": "never"}));
+        pod["metadata"]["name"] = json!("lame");
+        cluster.create("pods", pod).await.expect("a pod");
+        until(&cluster, "pods/lame", SOON, |pod| pod["status"]["phase"] == "Running").await;
+        let spec = json!({"minAvailable": 1, "selector": selector("web"), "unhealthyPodEvictionPolicy": policy});
+        let budget = json!({"metadata": {"name": "web"}, "spec": spec});
+        cluster.create("poddisruptionbudgets", budget).await.expect("a budget");
+        until(&cluster, "poddisruptionbudgets/web", SOON, |budget| {
+            budget["status"]["observedGeneration"] == 1
+        })
+        .await;
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "lame"}});
+        let path = "/api/v1/namespaces/default/pods/lame/eviction";
+        let answer = cluster.request("POST", path, body).await;
+        assert_eq!(answer.map_or_else(|refused| refused.code, |_| 0), code, "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_of_a_scope_counts_only_what_is_in_it() {
+    let cluster = cluster().await;
+    let quota = json!({"metadata": {"name": "lazy"}, "spec": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]}});
+    cluster.create("resourcequotas", quota).await.expect("a quota");
+    until(&cluster, "resourcequotas/lazy", SOON, |quota| {
+        quota["status"]["used"]["pods"] == "0"
+    })
+    .await;
+    let pod = |name: &str, requests: Value| {
+        let mut pod = template("web", json!({}));
+        pod["metadata"]["name"] = json!(name);
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": requests});
+        pod
+    };
+    for name in ["a", "b"] {
+        cluster
+            .create("pods", pod(name, json!({"cpu": "10m"})))
+            .await
+            .expect("not in the scope");
+    }
+    cluster
+        .create("pods", pod("c", json!({})))
+        .await
+        .expect("the first in it");
+    until(&cluster, "resourcequotas/lazy", SOON, |quota| {
+        quota["status"]["used"]["pods"] == "1"
+    })
+    .await;
+    let refused = cluster.create("pods", pod("d", json!({}))).await.unwrap_err();
+    assert_eq!(refused.code, 403, "{refused}");
+}

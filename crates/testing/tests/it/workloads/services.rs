@@ -208,3 +208,25 @@ async fn a_named_port_means_what_each_pod_calls_so() {
     assert_eq!(slices[0]["ports"][0]["port"], 8123);
     assert_eq!(slices[0]["endpoints"][0]["targetRef"]["name"], "web");
 }
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_made_by_hand_are_mirrored() {
+    let cluster = cluster().await;
+    service(&cluster, "outside", json!({"selector": null})).await;
+    let subsets = json!([{"addresses": [{"ip": "192.0.2.7"}], "ports": [{"port": 9000}]}]);
+    let object = json!({"kind": "Endpoints", "apiVersion": "v1", "metadata": {"name": "outside"}, "subsets": subsets});
+    let path = "/api/v1/namespaces/default/endpoints";
+    cluster.request("POST", path, object).await.expect("endpoints");
+    let slices = endpoints(&cluster, "outside", true, 1).await;
+    assert_eq!(slices[0]["endpoints"][0]["addresses"], json!(["192.0.2.7"]));
+    assert_eq!(slices[0]["ports"][0]["port"], 9000);
+    let gone = format!("{path}/outside");
+    cluster.request("DELETE", &gone, Value::Null).await.expect("a deletion");
+    until(
+        &cluster,
+        "endpointslices?labelSelector=kubernetes.io/service-name=outside",
+        minutes(1),
+        |list| list["items"].as_array().is_some_and(Vec::is_empty),
+    )
+    .await;
+}

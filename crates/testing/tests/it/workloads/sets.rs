@@ -197,3 +197,40 @@ async fn a_daemon_runs_on_every_node_and_is_renewed_one_by_one() {
     let revisions = cluster.list("controllerrevisions").await.expect("revisions");
     assert_eq!(revisions.len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_scaled_away_keeps_or_loses_its_claims_as_it_says() {
+    for (policy, left) in [("Retain", 2), ("Delete", 1)] {
+        let cluster = cluster().await;
+        let claims = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}}}}]);
+        let retention = json!({"whenScaled": policy, "whenDeleted": "Retain"});
+        let extra = json!({"volumeClaimTemplates": claims, "persistentVolumeClaimRetentionPolicy": retention});
+        set(&cluster, 2, json!({}), extra).await;
+        until(&cluster, "statefulsets/db", minutes(1), ready(2)).await;
+        cluster
+            .patch("statefulsets/db", json!({"spec": {"replicas": 1}}))
+            .await
+            .expect("a scale");
+        until(&cluster, "statefulsets/db", minutes(1), ready(1)).await;
+        cluster.pass(minutes(2)).await;
+        let claims = cluster.list("persistentvolumeclaims").await.expect("claims");
+        assert_eq!(claims.len(), left, "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_numbers_its_pods_from_where_it_says() {
+    let cluster = cluster().await;
+    set(&cluster, 2, json!({}), json!({"ordinals": {"start": 3}})).await;
+    until(&cluster, "statefulsets/db", minutes(1), ready(2)).await;
+    assert_eq!(names(&pods(&cluster, "db").await), ["db-3", "db-4"]);
+    let pod = cluster.get("pods/db-3").await.expect("it");
+    assert_eq!(pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"], "3");
+    cluster
+        .patch("statefulsets/db", json!({"spec": {"ordinals": {"start": 2}}}))
+        .await
+        .expect("a change");
+    until(&cluster, "pods/db-2", minutes(1), |pod| condition(pod, "Ready", "True")).await;
+    gone(&cluster, "pods/db-4", minutes(1)).await;
+}

@@ -142,3 +142,46 @@ async fn a_claim_whose_volume_is_gone_says_that_it_is_lost() {
     cluster.patch("persistentvolumes/disk", free).await.expect("by force");
     until(&cluster, "persistentvolumeclaims/data", SOON, phase("Lost")).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_grows_only_where_its_class_lets_it_and_never_shrinks() {
+    let cluster = cluster().await;
+    let class = json!({"metadata": {"name": "rigid"}, "provisioner": "stead.dev/local-directory",
+        "allowVolumeExpansion": false});
+    cluster.create("storageclasses", class).await.expect("a class");
+    claim(&cluster, "rigid", json!({"storageClassName": "rigid"})).await;
+    claim(&cluster, "soft", json!({})).await;
+    for name in ["rigid", "soft"] {
+        until(
+            &cluster,
+            &format!("persistentvolumeclaims/{name}"),
+            SOON,
+            phase("Bound"),
+        )
+        .await;
+    }
+    let size = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    let refused = cluster
+        .patch("persistentvolumeclaims/rigid", size("2Gi"))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, 403, "{refused}");
+    let refused = cluster
+        .patch("persistentvolumeclaims/soft", size("512Mi"))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, 422, "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_a_class_that_nobody_serves_waits() {
+    let cluster = cluster().await;
+    claim(&cluster, "data", json!({"storageClassName": "elsewhere"})).await;
+    cluster.pass(minutes(2)).await;
+    let waiting = cluster.get("persistentvolumeclaims/data").await.expect("it");
+    assert_eq!(waiting["status"]["phase"], "Pending");
+    user(&cluster, "user", "data").await;
+    cluster.pass(minutes(1)).await;
+    let pod = cluster.get("pods/user").await.expect("it");
+    assert_eq!(pod["status"]["phase"], "Pending", "{pod}");
+}
