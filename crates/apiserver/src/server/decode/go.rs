@@ -95,12 +95,31 @@ pub fn malformed(shape: &Shape, text: &str, schema: Option<SchemaRef<'_>>) -> Op
         Shape::String(Format::DateTime) if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => {
             let micro = schema.and_then(type_name).is_some_and(|(_, name)| name == "MicroTime");
             let fraction = if micro { ".000000" } else { "" };
+            let (rest, part) = unread(text);
             Some(format!(
-                "parsing time {text:?} as \"2006-01-02T15:04:05{fraction}Z07:00\": cannot parse {text:?} as \"2006\""
+                "parsing time {text:?} as \"2006-01-02T15:04:05{fraction}Z07:00\": cannot parse {rest:?} as {part:?}"
             ))
         }
         _ => None,
     }
+}
+
+/// What is left of a time where reading it fails, and the part of Go's layout that it should begin with.
+fn unread(text: &str) -> (&str, &'static str) {
+    const LAYOUT: [&str; 12] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05", "Z07:00"];
+    let mut rest = text;
+    for part in LAYOUT {
+        let number = part.bytes().all(|c| c.is_ascii_digit());
+        let read = rest.get(..part.len()).filter(|read| match number {
+            true => read.bytes().all(|c| c.is_ascii_digit()),
+            false => *read == part,
+        });
+        match read {
+            Some(read) => rest = &rest[read.len()..],
+            None => return (rest, part),
+        }
+    }
+    (rest, "Z07:00")
 }
 
 /// A syntax error in Go's words, as near as the position allows.
