@@ -118,6 +118,12 @@ impl Kind {
         }
     }
 
+    /// Whether a server that has it may come to lose it. Kubernetes' own kinds stay: a "not found" for one of them comes
+    /// from something on the way, and says nothing about its objects.
+    pub(crate) fn may_go(&self) -> bool {
+        self.group.contains('.') && !self.group.ends_with(".k8s.io")
+    }
+
     /// The path of the collection: of a namespace, or of all of them.
     pub fn path(&self, namespace: Option<&str>) -> String {
         let root = match self.group.is_empty() {

@@ -108,9 +108,21 @@ fn pod(node: &str, review: &Review) -> Result<(), String> {
                     "node {node:?} can only update pod status for pods with spec.nodeName set to itself"
                 ));
             }
-            match labels(new) == labels(old) {
-                true => Ok(()),
-                false => Err(format!("node {node:?} cannot update labels through pod status")),
+            let claims = |pod: Option<&Value>, field: &str| {
+                let status = pod.map(|pod| pod["status"][field].clone()).unwrap_or_default();
+                Some(status).filter(|status| *status != json!([]))
+            };
+            let differ = |field: &str| claims(new, field).unwrap_or_default() != claims(old, field).unwrap_or_default();
+            if labels(new) != labels(old) {
+                return Err(format!("node {node:?} cannot update labels through pod status"));
+            }
+            // A node may read the claims that its pods name, so it must not name them itself.
+            if differ("resourceClaimStatuses") {
+                return Err(format!("node {node:?} cannot update resource claim statues"));
+            }
+            match differ("extendedResourceClaimStatus") {
+                true => Err(format!("node {node:?} cannot update extended resource claim status")),
+                false => Ok(()),
             }
         }
         (Operation::Update, "") => Err(format!(

@@ -142,6 +142,7 @@ fn named_by_mirror(call: &Call, review: &Review, pod: &Value) -> Option<&'static
         () if !bonds.secrets.is_empty() => Some("a mirror pod may not reference secrets"),
         () if !bonds.config_maps.is_empty() => Some("a mirror pod may not reference configmaps"),
         () if !bonds.claims.is_empty() => Some("a mirror pod may not reference persistentvolumeclaims"),
+        () if !bonds.resource_claims.is_empty() => Some("a mirror pod may not reference resourceclaims"),
         () if tokens => Some("a mirror pod may not use serviceAccountToken volume projections"),
         () => None,
     }

@@ -22,7 +22,7 @@ pub struct Bonds {
     pub secrets: BTreeSet<String>,
     pub config_maps: BTreeSet<String>,
     pub claims: BTreeSet<String>,
-    resource_claims: BTreeSet<String>,
+    pub resource_claims: BTreeSet<String>,
     account: String,
 }
 

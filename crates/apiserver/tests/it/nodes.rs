@@ -207,6 +207,12 @@ async fn a_node_changes_itself_and_its_pods_and_nothing_of_others() {
             "cannot update labels",
         ),
         (
+            "PATCH",
+            format!("{pods}/one/status"),
+            json!({"status": {"resourceClaimStatuses": [{"name": "d", "resourceClaimName": "theirs"}]}}),
+            "cannot update resource claim statues",
+        ),
+        (
             "GET",
             "/api/v1/namespaces/default/secrets/two-secret".into(),
             json!({}),

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pass::Route;
@@ -23,9 +24,9 @@ pub type Key = (String, String);
 /// What the proxy and the DNS know.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    services: BTreeMap<Key, Service>,
+    services: BTreeMap<Key, Arc<Service>>,
     /// By the slice's own key.
-    slices: BTreeMap<Key, EndpointSlice>,
+    slices: BTreeMap<Key, Arc<EndpointSlice>>,
 }
 
 /// Where the proxy listens.
@@ -63,38 +64,34 @@ pub struct Endpoint {
 }
 
 impl Table {
-    pub fn apply_service(&mut self, service: Service) {
+    pub fn apply_service(&mut self, service: Arc<Service>) {
         if let Some(key) = key(&service.metadata) {
             self.services.insert(key, service);
         }
     }
 
-    pub fn apply_slice(&mut self, slice: EndpointSlice) {
+    pub fn apply_slice(&mut self, slice: Arc<EndpointSlice>) {
         if let Some(key) = key(&slice.metadata) {
             self.slices.insert(key, slice);
         }
     }
 
     pub fn remove_service(&mut self, service: &Service) {
-        self.services
-            .retain(|known, _| Some(known) != key(&service.metadata).as_ref());
+        if let Some(key) = key(&service.metadata) {
+            self.services.remove(&key);
+        }
     }
 
     pub fn remove_slice(&mut self, slice: &EndpointSlice) {
-        self.slices
-            .retain(|known, _| Some(known) != key(&slice.metadata).as_ref());
-    }
-
-    pub fn keep_services(&mut self, listed: &BTreeSet<Key>) {
-        self.services.retain(|key, _| listed.contains(key));
-    }
-
-    pub fn keep_slices(&mut self, listed: &BTreeSet<Key>) {
-        self.slices.retain(|key, _| listed.contains(key));
+        if let Some(key) = key(&slice.metadata) {
+            self.slices.remove(&key);
+        }
     }
 
     pub fn service(&self, namespace: &str, name: &str) -> Option<&Service> {
-        self.services.get(&(namespace.to_owned(), name.to_owned()))
+        self.services
+            .get(&(namespace.to_owned(), name.to_owned()))
+            .map(Arc::as_ref)
     }
 
     fn slices_of<'a>(&'a self, namespace: &'a str, service: &'a str) -> impl Iterator<Item = &'a EndpointSlice> {
@@ -107,7 +104,7 @@ impl Table {
                         .and_then(|labels| labels.get("kubernetes.io/service-name"))
                         .is_some_and(|name| name == service)
             })
-            .map(|(_, slice)| slice)
+            .map(|(_, slice)| &**slice)
     }
 
     /// The endpoints of a Service that may get traffic; for DNS of a headless one, all that it publishes.

@@ -168,7 +168,7 @@ impl Reflector {
                     warn!("{problem}");
                 }
                 self.progress().set_problem(Some(problem));
-                if status == Some(404) {
+                if status == Some(404) && kind.may_go() {
                     // The definition is gone, and its objects with it.
                     self.sink.listing().finish(self.namespace.as_deref());
                     State::Unlisted

@@ -211,6 +211,13 @@ impl<K: Object> Store<K> {
         self.shared.state.read().directory.broken.get(key).cloned()
     }
 
+    /// Looks at every object that does not decode. Nothing can change meanwhile: be quick.
+    pub fn for_each_undecodable(&self, mut look: impl FnMut(&Key, &Undecodable)) {
+        for (key, object) in &self.shared.state.read().directory.broken {
+            look(key, object);
+        }
+    }
+
     /// Whether the store holds a complete list.
     pub fn is_synced(&self) -> bool {
         self.shared.progress.is_synced()

@@ -10,6 +10,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -220,7 +221,14 @@ async fn f33_a_definition_that_goes_and_comes_back_is_survived() {
         ("list", 200, list(30, &[note("x", "2", 30)])),
     ]);
     let cache = cache(&script);
-    let store = cache.store::<ConfigMap>();
+    let kind = Kind {
+        group: "example.com".into(),
+        version: "v1".into(),
+        kind: "Note".into(),
+        plural: "notes".into(),
+        scope: Scope::Namespaced,
+    };
+    let store = cache.watch_dynamic::<DynamicObject>(kind, Watch::all());
     let heard = Arc::new(Mutex::new(Vec::new()));
     let told = heard.clone();
     store.subscribe(move |change| {
@@ -237,6 +245,30 @@ async fn f33_a_definition_that_goes_and_comes_back_is_survived() {
         heard.lock().contains(&(true, "1".to_owned())),
         "the old object was never reported gone"
     );
+    cache.stop().await;
+}
+
+/// Something on the way may not know the server's paths; a node that believed it would end all of its pods.
+#[tokio::test]
+async fn objects_of_a_kind_that_cannot_go_are_kept_when_it_is_not_found() {
+    let script: Script = Arc::default();
+    let lost = || "404 page not found".to_owned();
+    script.lock().extend([
+        ("list", 200, list(10, &[note("x", "1", 10)])),
+        ("confirm", 404, lost()),
+        ("confirm", 404, lost()),
+        ("confirm", 200, list(10, &[])),
+        ("watch", 200, String::new()),
+        ("watch", 200, event("ADDED", note("y", "2", 20))),
+    ]);
+    let cache = cache(&script);
+    let store = cache.store::<ConfigMap>();
+    let deleted = Arc::new(Mutex::new(0));
+    let count = deleted.clone();
+    store.subscribe(move |change| *count.lock() += i32::from(matches!(change, Change::Deleted(_))));
+    cache.start();
+    until("the watch goes on", || store.len() == 2).await;
+    assert_eq!(*deleted.lock(), 0);
     cache.stop().await;
 }
 

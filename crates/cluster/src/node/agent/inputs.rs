@@ -67,7 +67,10 @@ impl Loop {
     /// Removes what earlier agents left of pods that are not in the API any more. The list of those that are is
     /// complete.
     pub(super) fn sweep(&mut self, pods: &Store<Pod>) {
-        let listed: HashSet<String> = pods.list().iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
+        let mut listed = HashSet::new();
+        pods.for_each(|_, pod| listed.extend(pod.metadata.uid.clone()));
+        // One that this version cannot read is in the API all the same.
+        pods.for_each_undecodable(|_, pod| listed.extend(pod.uid.clone()));
         let runtime = self.runtime.clone();
         self.jobs.spawn(async move {
             for uid in runtime.known().await {

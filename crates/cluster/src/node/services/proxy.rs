@@ -3,21 +3,21 @@
 //! One task per place to listen. How things are passed on is in `pass`.
 
 use super::pass::{self, Passing, Route};
-use super::{Key, Listen, Protocol, Table, dns, key};
+use super::{Listen, Protocol, Table, dns};
+use crate::node::follow::Watches;
 use crate::node::network::Network;
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::runtime::watcher;
-use kube::runtime::watcher::Event;
-use kube::{Api, Client};
+use kube::Client;
+use kube::core::ObjectMeta;
 use parking_lot::RwLock;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use stead::{Change, Watch};
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -47,44 +47,29 @@ pub async fn run(proxy: Proxy, stop: CancellationToken) {
             }
         })
     };
-    let services = watcher(Api::<Service>::all(proxy.client.clone()), watcher::Config::default());
-    let mut services = kube::runtime::WatchStreamExt::default_backoff(services).boxed();
-    let slices = watcher(
-        Api::<EndpointSlice>::all(proxy.client.clone()),
-        watcher::Config::default(),
-    );
-    let mut slices = kube::runtime::WatchStreamExt::default_backoff(slices).boxed();
-    let (mut listed_services, mut listed_slices) = (BTreeSet::<Key>::new(), BTreeSet::<Key>::new());
+    let watches = Watches::new(proxy.client.clone());
+    let mut services = watches.follow(Watch::<Service>::all().transform(|service| forget(&mut service.metadata)));
+    let mut slices = watches.follow(Watch::<EndpointSlice>::all().transform(|slice| forget(&mut slice.metadata)));
     let mut listening: BTreeMap<Listen, AbortHandle> = BTreeMap::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            Some(event) = services.next() => {
+            Some(first) = services.changes.recv() => {
                 let mut table = table.write();
-                match event {
-                    Ok(Event::Init) => listed_services.clear(),
-                    Ok(Event::InitApply(service)) => {
-                        listed_services.extend(key(&service.metadata));
-                        table.apply_service(service);
+                for change in at_hand(first, &mut services.changes) {
+                    match change {
+                        Change::Deleted(service) => table.remove_service(&service),
+                        other => table.apply_service(other.object().clone()),
                     }
-                    Ok(Event::InitDone) => table.keep_services(&listed_services),
-                    Ok(Event::Apply(service)) => table.apply_service(service),
-                    Ok(Event::Delete(service)) => table.remove_service(&service),
-                    Err(error) => tracing::debug!(%error, "the watch of services broke; it starts anew"),
                 }
             }
-            Some(event) = slices.next() => {
+            Some(first) = slices.changes.recv() => {
                 let mut table = table.write();
-                match event {
-                    Ok(Event::Init) => listed_slices.clear(),
-                    Ok(Event::InitApply(slice)) => {
-                        listed_slices.extend(key(&slice.metadata));
-                        table.apply_slice(slice);
+                for change in at_hand(first, &mut slices.changes) {
+                    match change {
+                        Change::Deleted(slice) => table.remove_slice(&slice),
+                        other => table.apply_slice(other.object().clone()),
                     }
-                    Ok(Event::InitDone) => table.keep_slices(&listed_slices),
-                    Ok(Event::Apply(slice)) => table.apply_slice(slice),
-                    Ok(Event::Delete(slice)) => table.remove_slice(&slice),
-                    Err(error) => tracing::debug!(%error, "the watch of endpoints broke; it starts anew"),
                 }
             }
         }
@@ -113,6 +98,20 @@ pub async fn run(proxy: Proxy, stop: CancellationToken) {
     for task in listening.into_values() {
         task.abort();
     }
+}
+
+/// Nobody here reads who owns which field.
+fn forget(meta: &mut ObjectMeta) {
+    meta.managed_fields = None;
+}
+
+/// What happened, and all that has happened since: the routes are made once for all of it.
+fn at_hand<T>(first: T, changes: &mut mpsc::UnboundedReceiver<T>) -> Vec<T> {
+    let mut all = vec![first];
+    while let Ok(change) = changes.try_recv() {
+        all.push(change);
+    }
+    all
 }
 
 async fn listen(place: Listen, passing: Passing) {

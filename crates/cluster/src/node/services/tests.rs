@@ -6,6 +6,7 @@ use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 fn table() -> Table {
     let mut table = Table::default();
@@ -14,7 +15,7 @@ fn table() -> Table {
             "metadata": { "name": name, "namespace": "ns" },
             "spec": { "clusterIP": address, "ports": [{ "name": "http", "port": 80, "nodePort": 30080 }] },
         });
-        table.apply_service(serde_json::from_value(service).unwrap());
+        table.apply_service(Arc::new(serde_json::from_value(service).unwrap()));
         let slice = json!({
             "metadata": {
                 "name": format!("{name}-1"), "namespace": "ns",
@@ -27,7 +28,7 @@ fn table() -> Table {
                 { "addresses": ["198.18.0.3"], "hostname": "db-1", "conditions": { "ready": false } },
             ],
         });
-        table.apply_slice(serde_json::from_value(slice).unwrap());
+        table.apply_slice(Arc::new(serde_json::from_value(slice).unwrap()));
     }
     table
 }
@@ -67,12 +68,12 @@ fn one_number_may_serve_both_protocols_with_endpoints_of_their_own() {
             "ports": [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"},
                 {"name": "s", "port": 53, "protocol": "SCTP"}]},
     });
-    table.apply_service(serde_json::from_value(service).unwrap());
+    table.apply_service(Arc::new(serde_json::from_value(service).unwrap()));
     let slice = json!({
         "metadata": {"name": "dns-1", "namespace": "ns", "labels": {"kubernetes.io/service-name": "dns"}},
         "addressType": "IPv4", "ports": ports(5300), "endpoints": [{"addresses": ["198.18.0.2"]}],
     });
-    table.apply_slice(serde_json::from_value(slice).unwrap());
+    table.apply_slice(Arc::new(serde_json::from_value(slice).unwrap()));
     let routes = table.routes(&[]);
     assert_eq!(routes.len(), 2, "{routes:?}");
     let address = Ipv4Addr::new(10, 96, 0, 10);
