@@ -25,6 +25,9 @@ pub enum EvalError {
     /// The budget is used up; nothing absorbs this.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimit,
+    /// Variables that use one another would need too much of the stack; nothing absorbs this.
+    #[error("variables that use one another nest too deeply")]
+    TooDeep,
 }
 
 impl EvalError {
@@ -34,7 +37,7 @@ impl EvalError {
 
     /// Whether `&&` and `||` must not hide it.
     pub fn ends_everything(&self) -> bool {
-        matches!(self, EvalError::CostLimit)
+        matches!(self, EvalError::CostLimit | EvalError::TooDeep)
     }
 }
 

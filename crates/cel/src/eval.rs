@@ -7,6 +7,7 @@ use crate::ast::Presence;
 use crate::error::{Budget, EvalError};
 use crate::plan::Plan;
 use crate::value::{Key, List, Value};
+use regex::Regex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ pub trait Lazy<'a> {
 
     /// The value of a field; `None` if there is no such field.
     fn field(&self, name: &str) -> Option<Result<Value<'a>, EvalError>>;
+
+    /// All fields as a map, for an expression that does more with the variable than select from it.
+    fn whole(&self) -> Result<Value<'a>, EvalError>;
 }
 
 /// Evaluates a plan with these variables.
@@ -48,94 +52,139 @@ struct Evaluator<'v, 'a> {
 }
 
 impl<'a> Evaluator<'_, 'a> {
+    /// One step. It is as deep in the stack as the expression nests, so it only hands out what needs room.
     fn eval(&mut self, plan: &Plan) -> Result<Value<'a>, EvalError> {
         match plan {
             Plan::Const(value) => Ok(value.clone()),
-            Plan::Variable(place) => {
-                self.budget.spend(1)?;
-                Ok(self.variables.get(*place).cloned().unwrap_or(Value::Null))
-            }
-            Plan::Local(place) => {
-                self.budget.spend(1)?;
-                Ok(self.locals[*place].clone())
-            }
-            Plan::Select { operand, field } => {
-                if let Some(made) = self.made(operand, field) {
-                    self.budget.spend(2)?;
-                    return made.unwrap_or_else(|| Err(EvalError::NoSuchKey(field.to_string())));
-                }
-                let operand = self.eval(operand)?;
-                self.budget.spend(1)?;
-                match operand {
-                    Value::Optional(None) => Ok(Value::none()),
-                    Value::Optional(Some(inner)) => present(&inner, field),
-                    other => match select(&other, field)? {
-                        Some(value) => Ok(value),
-                        None => Err(EvalError::NoSuchKey(field.to_string())),
-                    },
-                }
-            }
-            Plan::Has { operand, field } => {
-                if let Some(made) = self.made(operand, field) {
-                    self.budget.spend(1)?;
-                    return Ok(Value::Bool(made.transpose()?.is_some()));
-                }
-                let operand = self.eval(operand)?;
-                let found = match &operand {
-                    Value::Optional(None) => false,
-                    Value::Optional(Some(inner)) => select(inner, field)?.is_some(),
-                    other => select(other, field)?.is_some(),
-                };
-                Ok(Value::Bool(found))
-            }
-            Plan::OptionalSelect { operand, field } => {
-                let operand = self.eval(operand)?;
-                self.budget.spend(1)?;
-                match operand {
-                    Value::Optional(None) => Ok(Value::none()),
-                    Value::Optional(Some(inner)) => present(&inner, field),
-                    other => present(&other, field),
-                }
-            }
+            Plan::Variable(place) => self.variable(*place),
+            Plan::Local(place) => self.local(*place),
+            Plan::Select { operand, field } => self.select(operand, field),
+            Plan::Has { operand, field } => self.has(operand, field),
+            Plan::OptionalSelect { operand, field } => self.optional_select(operand, field),
             Plan::Index { operand, index } => self.index(operand, index),
             Plan::OptionalIndex { operand, index } => self.optional_index(operand, index),
             Plan::And(terms) => self.logical(&terms.0, &terms.1, false),
             Plan::Or(terms) => self.logical(&terms.0, &terms.1, true),
-            Plan::Conditional(parts) => match self.eval(&parts.0)? {
-                Value::Bool(true) => self.eval(&parts.1),
-                Value::Bool(false) => self.eval(&parts.2),
-                _ => Err(EvalError::NoSuchOverload),
-            },
-            Plan::OptionalOr(parts) => match self.eval(&parts.0)? {
-                found @ Value::Optional(Some(_)) => Ok(found),
-                Value::Optional(None) => self.eval(&parts.1),
-                _ => Err(EvalError::NoSuchOverload),
-            },
-            Plan::OptionalOrValue(parts) => match self.eval(&parts.0)? {
-                Value::Optional(Some(found)) => Ok((*found).clone()),
-                Value::Optional(None) => self.eval(&parts.1),
-                _ => Err(EvalError::NoSuchOverload),
-            },
-            Plan::Matches { text, regex, length } => match self.eval(text)? {
-                Value::String(text) => {
-                    self.budget.spend(cost::regex(text.chars().count() as u64, *length))?;
-                    Ok(Value::Bool(regex.is_match(&text)))
-                }
-                _ => Err(EvalError::NoSuchOverload),
-            },
+            Plan::Conditional(parts) => self.conditional(parts),
+            Plan::OptionalOr(parts) => self.optional_or(parts),
+            Plan::OptionalOrValue(parts) => self.optional_or_value(parts),
+            Plan::Matches { text, regex, length } => self.matches(text, regex, *length),
             Plan::Call { call, cost, args } => self.call(*call, *cost, args),
             Plan::List(elements) => self.list(elements),
             Plan::Map(entries) => self.map(entries),
             Plan::Struct(fields) => self.structure(fields),
             Plan::Fold(fold) => self.fold(fold),
-            Plan::Bind(parts) => {
-                let value = self.eval(&parts.0)?;
-                self.locals.push(value);
-                let result = self.eval(&parts.1);
-                self.locals.pop();
-                result
-            }
+            Plan::Bind(parts) => self.bind(parts),
         }
+    }
+
+    #[inline(never)]
+    fn variable(&mut self, place: usize) -> Result<Value<'a>, EvalError> {
+        self.budget.spend(1)?;
+        match self.lazy.filter(|lazy| lazy.place() == place) {
+            Some(lazy) => lazy.whole(),
+            None => Ok(self.variables.get(place).cloned().unwrap_or(Value::Null)),
+        }
+    }
+
+    #[inline(never)]
+    fn local(&mut self, place: usize) -> Result<Value<'a>, EvalError> {
+        self.budget.spend(1)?;
+        Ok(self.locals[place].clone())
+    }
+
+    #[inline(never)]
+    fn select(&mut self, operand: &Plan, field: &str) -> Result<Value<'a>, EvalError> {
+        if let Some(made) = self.made(operand, field) {
+            self.budget.spend(2)?;
+            return made.unwrap_or_else(|| Err(EvalError::NoSuchKey(field.to_string())));
+        }
+        let operand = self.eval(operand)?;
+        self.budget.spend(1)?;
+        match operand {
+            Value::Optional(None) => Ok(Value::none()),
+            Value::Optional(Some(inner)) => present(&inner, field),
+            other => match select(&other, field)? {
+                Some(value) => Ok(value),
+                None => Err(EvalError::NoSuchKey(field.to_string())),
+            },
+        }
+    }
+
+    #[inline(never)]
+    fn has(&mut self, operand: &Plan, field: &str) -> Result<Value<'a>, EvalError> {
+        if let Some(made) = self.made(operand, field) {
+            self.budget.spend(1)?;
+            return Ok(Value::Bool(made.transpose()?.is_some()));
+        }
+        let found = match self.eval(operand)? {
+            Value::Optional(None) => false,
+            Value::Optional(Some(inner)) => select(&inner, field)?.is_some(),
+            other => select(&other, field)?.is_some(),
+        };
+        Ok(Value::Bool(found))
+    }
+
+    #[inline(never)]
+    fn optional_select(&mut self, operand: &Plan, field: &str) -> Result<Value<'a>, EvalError> {
+        if let Some(made) = self.made(operand, field) {
+            self.budget.spend(2)?;
+            return Ok(Value::Optional(made.transpose()?.map(Arc::new)));
+        }
+        let operand = self.eval(operand)?;
+        self.budget.spend(1)?;
+        match operand {
+            Value::Optional(None) => Ok(Value::none()),
+            Value::Optional(Some(inner)) => present(&inner, field),
+            other => present(&other, field),
+        }
+    }
+
+    #[inline(never)]
+    fn conditional(&mut self, parts: &(Plan, Plan, Plan)) -> Result<Value<'a>, EvalError> {
+        match self.eval(&parts.0)? {
+            Value::Bool(true) => self.eval(&parts.1),
+            Value::Bool(false) => self.eval(&parts.2),
+            _ => Err(EvalError::NoSuchOverload),
+        }
+    }
+
+    #[inline(never)]
+    fn optional_or(&mut self, parts: &(Plan, Plan)) -> Result<Value<'a>, EvalError> {
+        match self.eval(&parts.0)? {
+            found @ Value::Optional(Some(_)) => Ok(found),
+            Value::Optional(None) => self.eval(&parts.1),
+            _ => Err(EvalError::NoSuchOverload),
+        }
+    }
+
+    #[inline(never)]
+    fn optional_or_value(&mut self, parts: &(Plan, Plan)) -> Result<Value<'a>, EvalError> {
+        match self.eval(&parts.0)? {
+            Value::Optional(Some(found)) => Ok((*found).clone()),
+            Value::Optional(None) => self.eval(&parts.1),
+            _ => Err(EvalError::NoSuchOverload),
+        }
+    }
+
+    #[inline(never)]
+    fn matches(&mut self, text: &Plan, regex: &Regex, length: u64) -> Result<Value<'a>, EvalError> {
+        match self.eval(text)? {
+            Value::String(text) => {
+                self.budget.spend(cost::regex(text.chars().count() as u64, length))?;
+                Ok(Value::Bool(regex.is_match(&text)))
+            }
+            _ => Err(EvalError::NoSuchOverload),
+        }
+    }
+
+    #[inline(never)]
+    fn bind(&mut self, parts: &(Plan, Plan)) -> Result<Value<'a>, EvalError> {
+        let value = self.eval(&parts.0)?;
+        self.locals.push(value);
+        let result = self.eval(&parts.1);
+        self.locals.pop();
+        result
     }
 
     /// A field of the lazy variable; `None` if the operand is something else.
@@ -147,6 +196,7 @@ impl<'a> Evaluator<'_, 'a> {
         }
     }
 
+    #[inline(never)]
     fn call(
         &mut self,
         call: crate::functions::Call,
@@ -184,6 +234,7 @@ impl<'a> Evaluator<'_, 'a> {
     }
 
     /// `&&` and `||`: either side may decide alone, and an error counts only if neither does.
+    #[inline(never)]
     fn logical(&mut self, a: &Plan, b: &Plan, decisive: bool) -> Result<Value<'a>, EvalError> {
         let first = self.eval(a);
         match &first {
@@ -201,6 +252,7 @@ impl<'a> Evaluator<'_, 'a> {
         }
     }
 
+    #[inline(never)]
     fn index(&mut self, operand: &Plan, index: &Plan) -> Result<Value<'a>, EvalError> {
         let operand = self.eval(operand)?;
         let index = self.eval(index)?;
@@ -224,6 +276,7 @@ impl<'a> Evaluator<'_, 'a> {
         }
     }
 
+    #[inline(never)]
     fn optional_index(&mut self, operand: &Plan, index: &Plan) -> Result<Value<'a>, EvalError> {
         let operand = self.eval(operand)?;
         let index = self.eval(index)?;
@@ -246,6 +299,7 @@ impl<'a> Evaluator<'_, 'a> {
         }
     }
 
+    #[inline(never)]
     fn list(&mut self, elements: &[(Plan, Presence)]) -> Result<Value<'a>, EvalError> {
         let mut items = Vec::with_capacity(elements.len());
         for (element, presence) in elements {
@@ -255,6 +309,7 @@ impl<'a> Evaluator<'_, 'a> {
         Ok(Value::list(items))
     }
 
+    #[inline(never)]
     fn map(&mut self, entries: &[(Plan, Plan, Presence)]) -> Result<Value<'a>, EvalError> {
         let mut made = BTreeMap::new();
         for (key, value, presence) in entries {
@@ -272,6 +327,7 @@ impl<'a> Evaluator<'_, 'a> {
         Ok(Value::map(made))
     }
 
+    #[inline(never)]
     fn structure(&mut self, fields: &[(Box<str>, Plan, Presence)]) -> Result<Value<'a>, EvalError> {
         let mut made = BTreeMap::new();
         for (name, value, presence) in fields {

@@ -39,6 +39,8 @@ const OPERATORS: &[&[(&str, &str)]] = &[
 pub struct Parsed {
     pub expr: Expr,
     pub nodes: usize,
+    /// Of the deepest node.
+    pub depth: usize,
 }
 
 /// Parses one expression.
@@ -64,6 +66,7 @@ pub fn parse(source: &str) -> Result<Parsed, Vec<Issue>> {
         Ok(expr) if issues.is_empty() => Ok(Parsed {
             expr,
             nodes: parser.depths.len(),
+            depth: parser.depths.iter().copied().max().unwrap_or(0),
         }),
         Ok(_) => Err(issues),
         Err(issue) => {

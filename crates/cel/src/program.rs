@@ -17,6 +17,7 @@ use crate::value::Value;
 #[derive(Debug)]
 pub struct Program {
     expr: Expr,
+    depth: usize,
     checked: Checked,
     plan: Plan,
     defect: Option<EvalError>,
@@ -29,6 +30,7 @@ pub fn compile(source: &str, env: &Env) -> Result<Program, Vec<Issue>> {
     let (plan, defect) = plan(&parsed.expr, &checked, env);
     Ok(Program {
         expr: parsed.expr,
+        depth: parsed.depth,
         checked,
         plan,
         defect,
@@ -49,6 +51,11 @@ impl Program {
     /// A conversion of a constant that can never succeed; Kubernetes refuses such expressions when they are written.
     pub fn defect(&self) -> Option<&EvalError> {
         self.defect.as_ref()
+    }
+
+    /// How deep the expression nests, and so how much of the stack it takes.
+    pub fn depth(&self) -> usize {
+        self.depth
     }
 
     /// Whether the expression reads this variable.

@@ -14,7 +14,6 @@ use crate::decl::{Decl, DeclShape};
 use crate::error::EvalError;
 use crate::functions::formats::NamedFormat;
 use crate::functions::net::Cidr;
-
 use crate::functions::semver::Version;
 use crate::functions::urls::Url;
 use serde_json::Value as Json;

@@ -11,13 +11,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use stead_cel::authorizer::{Answer, Authorizer, Question};
 use stead_cel::decl::{Decl, type_of};
-
-use stead_cel::value::from_json;
+use stead_cel::value::{Key, from_json};
 use stead_cel::{Budget, Env, EvalError, Lazy, Program, Type, Value, compile, shown};
 
 /// `object`, `oldObject`, `request`, `namespaceObject`, `params`, `authorizer`, `authorizer.requestResource`; the
 /// policy's own variables come after them.
 const BASE_VARIABLES: usize = 7;
+/// How deep an expression and the variables that it waits for may nest together: they share one stack, so it is what
+/// one expression may.
+const DEPTH_LIMIT: usize = 250;
+/// What one variable adds to how deep its own expression nests.
+const DEPTH_OF_VARIABLE: usize = 1;
 
 static REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let text = Decl::string;
@@ -206,7 +210,12 @@ impl<'a> Scope<'a> {
             return Err(EvalError::CostLimit);
         }
         let mut budget = Budget::new(Budget::PER_CALL.min(limit - self.spent));
-        let outcome = program.evaluate_lazily(&self.variables.base, &self.variables, &mut budget);
+        let seen = Seen {
+            variables: &self.variables,
+            programs: self.variables.programs,
+            depth: program.depth(),
+        };
+        let outcome = program.evaluate_lazily(&self.variables.base, &seen, &mut budget);
         let cost = budget.spent().saturating_add(self.variables.spent.take());
         self.spent = self.spent.saturating_add(cost);
         outcome
@@ -247,23 +256,60 @@ struct Variables<'a> {
     spent: Cell<u64>,
 }
 
-impl<'a> Lazy<'a> for Variables<'a> {
+/// The variables that one expression may use.
+struct Seen<'v, 'a> {
+    variables: &'v Variables<'a>,
+    /// Those declared before the expression.
+    programs: &'a [(String, Program)],
+    /// How deep the expression nests, together with those that wait for it.
+    depth: usize,
+}
+
+impl<'a> Lazy<'a> for Seen<'_, 'a> {
     fn place(&self) -> usize {
         BASE_VARIABLES
     }
 
     fn field(&self, name: &str) -> Option<Result<Value<'a>, EvalError>> {
-        if let Some(known) = self.known.borrow().get(name) {
+        let place = self.programs.iter().position(|(known, _)| known == name)?;
+        let (name, program) = &self.programs[place];
+        let variables = self.variables;
+        if let Some(known) = variables.known.borrow().get(name.as_str()) {
             return Some(known.clone());
         }
-        let (name, program) = self.programs.iter().find(|(known, _)| known == name)?;
+        let seen = Seen {
+            variables,
+            programs: &self.programs[..place],
+            depth: self.depth + program.depth() + DEPTH_OF_VARIABLE,
+        };
+        if seen.depth > DEPTH_LIMIT {
+            // It is not kept, as the variable can be evaluated by what is less deep.
+            return Some(Err(EvalError::TooDeep));
+        }
         let mut budget = Budget::per_call();
-        let outcome = program.evaluate_lazily(&self.base, self, &mut budget);
-        let outcome = outcome
-            .map_err(|cause| EvalError::invalid(format!("composited variable {name:?} fails to evaluate: {cause}")));
-        self.spent.set(self.spent.get().saturating_add(budget.spent()));
-        self.known.borrow_mut().insert(name, outcome.clone());
+        let outcome = match program.evaluate_lazily(&variables.base, &seen, &mut budget) {
+            Err(cause) if cause != EvalError::TooDeep => Err(EvalError::invalid(format!(
+                "composited variable {name:?} fails to evaluate: {cause}"
+            ))),
+            outcome => outcome,
+        };
+        let spent = variables.spent.get().saturating_add(budget.spent());
+        variables.spent.set(spent);
+        if !matches!(outcome, Err(EvalError::TooDeep)) {
+            variables.known.borrow_mut().insert(name, outcome.clone());
+        }
         Some(outcome)
+    }
+
+    fn whole(&self) -> Result<Value<'a>, EvalError> {
+        let mut made = BTreeMap::new();
+        // In the order of their declaration, so that none waits for another.
+        for (name, _) in self.programs {
+            if let Some(value) = self.field(name) {
+                made.insert(Key::String(name.clone().into()), value?);
+            }
+        }
+        Ok(Value::map(made))
     }
 }
 

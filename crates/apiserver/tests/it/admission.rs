@@ -222,6 +222,68 @@ async fn a_variable_that_fails_does_no_harm_where_nobody_uses_it() {
 }
 
 #[tokio::test]
+async fn variables_can_be_asked_for_and_passed_on_as_a_whole() {
+    let api = Api::start().await;
+    let policy = json!({"metadata": {"name": "whole"}, "spec": {
+        "matchConstraints": {"resourceRules": [rule("", "v1", "configmaps")]},
+        "variables": [
+            {"name": "number", "expression": "int(object.data.number)"},
+            {"name": "before", "expression": "dyn(variables).size()"},
+        ],
+        "validations": [{
+            "expression": "variables.?number.orValue(0) + dyn(variables).number + [variables][0].before == 9",
+            "messageExpression": "'before it ' + string(variables.before) + ', ' + string(variables.?number.hasValue())",
+        }],
+    }});
+    api.post(POLICIES, policy).await.ok();
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "whole", "validationActions": ["Deny"]}});
+    api.post(BINDINGS, binding).await.ok();
+    api.post(MAPS, config_map("four", json!({"number": "4"}))).await.ok();
+    let refused = api.post(MAPS, config_map("five", json!({"number": "5"}))).await;
+    let (_, _, message) = refused.failure();
+    assert!(message.ends_with("denied request: before it 1, true"), "{message}");
+}
+
+#[tokio::test]
+async fn variables_that_use_one_another_are_bounded_by_the_stack_that_they_share() {
+    let api = Api::start().await;
+    let policy = |name: &str, matched: &str, length: usize, added: &str| {
+        let following = (1..length).map(|place| {
+            let before = place - 1;
+            json!({"name": format!("v{place}"), "expression": format!("variables.v{before}{added}")})
+        });
+        let variables: Vec<_> = [json!({"name": "v0", "expression": "1"})]
+            .into_iter()
+            .chain(following)
+            .collect();
+        let last = length - 1;
+        json!({"metadata": {"name": name}, "spec": {
+            "matchConstraints": {"resourceRules": [rule("", "v1", matched)]},
+            "variables": variables,
+            "validations": [{"expression": format!("variables.v{last}{added} > 0")}],
+        }})
+    };
+    api.post(POLICIES, policy("chain", "configmaps", 1000, " + 1"))
+        .await
+        .ok();
+    api.post(POLICIES, policy("short", "secrets", 50, " + 1")).await.ok();
+    api.post(POLICIES, policy("deep", "secrets", 2, &" + 1".repeat(110)))
+        .await
+        .ok();
+    for name in ["chain", "deep", "short"] {
+        let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+        api.post(BINDINGS, binding).await.ok();
+    }
+    let (_, _, message) = api.post(MAPS, config_map("a", json!({}))).await.failure();
+    assert!(
+        message.ends_with("variables that use one another nest too deeply"),
+        "{message}"
+    );
+    let secrets = "/api/v1/namespaces/default/secrets";
+    api.post(secrets, json!({"metadata": {"name": "a"}})).await.ok();
+}
+
+#[tokio::test]
 async fn a_policy_for_one_version_sees_the_others_as_that_one() {
     let api = Api::start().await;
     let mut policy = json!({"metadata": {"name": "v1"}, "spec": {

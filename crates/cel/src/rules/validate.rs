@@ -385,7 +385,6 @@ fn rule_name(rule: &CompiledRule) -> &str {
     }
 }
 
-/// Items of a map list are the same when all their keys are.
 /// Whether two items of a map list have the same keys; one that lacks a key has no counterpart.
 fn same_keys(a: &Json, b: &Json, keys: &[Box<str>]) -> bool {
     keys.iter().all(|key| {
