@@ -89,13 +89,17 @@ impl Addresses {
 impl Network {
     /// The best network that this user may have. `folder` keeps what must be found again.
     pub async fn open(own: &Path, folder: &Path) -> Network {
-        match Bridge::open(own, folder).await {
+        let network = match Bridge::open(own, folder).await {
             Ok(bridge) => Network::Bridge(bridge),
             Err(error) => {
                 tracing::info!(%error, "pods share the machine's network: namespaces are not permitted");
                 Network::shared()
             }
-        }
+        };
+        // Until the agent has adopted the pods that run, nobody else may get their addresses.
+        let recorded = spares::sandboxes(folder).flat_map(|sandbox| sandbox.addresses);
+        recorded.for_each(|address| network.adopt(address));
+        network
     }
 
     /// The machine's own network, which everybody may have.

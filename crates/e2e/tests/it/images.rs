@@ -7,6 +7,11 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
+fn digest(bytes: &[u8]) -> String {
+    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
 fn pod(name: &str, image: &str, rest: &str) -> String {
     format!(
         "apiVersion: v1
@@ -132,9 +137,13 @@ fn archive(folder: &Path) -> String {
     std::fs::write(root.join("srv/greeting"), "hello from the image\n").expect("a file");
     let layer = folder.join("layer.tar");
     succeeded(Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&layer).arg("."));
-    let config = r#"{"config": {"Entrypoint": ["/bin/sh", "-c"], "Cmd": ["read x < greeting; echo $x; echo $FLAVOUR; echo /*"],
-        "Env": ["FLAVOUR=plain", "PATH=/bin"], "WorkingDir": "/srv"}}"#;
-    std::fs::write(folder.join("config.json"), config).expect("a file");
+    let content = std::fs::read(&layer).expect("the layer");
+    let config = serde_json::json!({
+        "config": {"Entrypoint": ["/bin/sh", "-c"], "Cmd": ["read x < greeting; echo $x; echo $FLAVOUR; echo /*"],
+            "Env": ["FLAVOUR=plain", "PATH=/bin"], "WorkingDir": "/srv"},
+        "rootfs": {"type": "layers", "diff_ids": [digest(&content)]},
+    });
+    std::fs::write(folder.join("config.json"), config.to_string()).expect("a file");
     let manifest = r#"[{"Config": "config.json", "RepoTags": ["example.com/team/shell:1"], "Layers": ["layer.tar"]}]"#;
     std::fs::write(folder.join("manifest.json"), manifest).expect("a file");
     let archive = folder.join("image.tar");
@@ -180,10 +189,6 @@ fn registry(folder: &Path) -> String {
     archive(folder);
     let read = |name: &str| std::fs::read(folder.join(name)).expect("a part of the archive");
     let (config, layer) = (read("config.json"), read("layer.tar"));
-    let digest = |bytes: &[u8]| {
-        let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("sha256:{hex}")
-    };
     let describe = |bytes: &[u8]| serde_json::json!({"digest": digest(bytes), "size": bytes.len()});
     let manifest = serde_json::json!({"config": describe(&config), "layers": [describe(&layer)]}).to_string();
     let things = [

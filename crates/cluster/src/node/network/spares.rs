@@ -127,6 +127,12 @@ impl Bridge {
     }
 }
 
+/// The sandboxes of pods that are written down in a folder.
+pub fn sandboxes(folder: &Path) -> impl Iterator<Item = SandboxRecord> {
+    let pods = std::fs::read_dir(folder.join("pods")).into_iter().flatten().flatten();
+    pods.filter_map(|pod| load(&pod.path().join("sandbox.json")))
+}
+
 /// Ends every spare sandbox that an agent on this folder left, unless it became a pod's.
 pub fn end(folder: &Path) {
     let path = folder.join(RECORD);
@@ -134,10 +140,7 @@ pub fn end(folder: &Path) {
     if left.is_empty() {
         return;
     }
-    let pods = std::fs::read_dir(folder.join("pods")).into_iter().flatten().flatten();
-    let used: Vec<ProcessId> = pods
-        .filter_map(|pod| load::<SandboxRecord>(&pod.path().join("sandbox.json"))?.holder)
-        .collect();
+    let used: Vec<ProcessId> = sandboxes(folder).filter_map(|sandbox| sandbox.holder).collect();
     for spare in left.iter().filter(|spare| !used.contains(&spare.holder)) {
         spare.holder.kill_group();
     }
@@ -147,6 +150,7 @@ pub fn end(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::process::spec::Processes;
     use std::process::{Child, Command};
 
     fn sleeper() -> (Child, Spare) {
@@ -183,5 +187,26 @@ mod tests {
         assert_eq!(next.take(), None);
         used.kill().unwrap();
         used.wait().unwrap();
+    }
+
+    #[tokio::test]
+    async fn addresses_of_pods_that_run_are_taken_before_the_agent_has_adopted_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let pod = folder.path().join("pods/uid");
+        std::fs::create_dir_all(&pod).unwrap();
+        let held = IpAddr::V4(Ipv4Addr::new(127, 18, 0, 2));
+        let record = SandboxRecord {
+            uid: "uid".to_owned(),
+            namespace: "n".to_owned(),
+            name: "p".to_owned(),
+            addresses: vec![held],
+            holder: None,
+        };
+        store(&pod.join("sandbox.json"), &record).unwrap();
+        // A program that is not there can hold no namespace, so that this is the machine's network for everybody.
+        let network = Network::open(&folder.path().join("none"), folder.path()).await;
+        let attached = network.attach("new", Processes::Own).await.unwrap();
+        assert_eq!(attached.address, IpAddr::V4(Ipv4Addr::new(127, 18, 0, 3)));
+        assert!(matches!(network, Network::Loopback(_)));
     }
 }

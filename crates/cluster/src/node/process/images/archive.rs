@@ -1,20 +1,80 @@
 //! Reading an image archive: an OCI layout or what `docker save` writes, as a tar file, compressed or not.
 //!
 //! The archive is spread out first and then read: its parts come in any order. Nothing in it is trusted: blobs must
-//! have the digest that they are named by, and entries cannot leave the directory that they are unpacked into.
+//! have the digest that they are named by, layers must be those that the configuration names, entries cannot leave the
+//! directory that they are unpacked into, and what is unpacked has a bound.
 
 use super::store::StoreError;
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
 /// The longest document (index, manifest, configuration) that is read.
 const LONGEST_DOCUMENT: u64 = 4 << 20;
 /// Indexes within indexes that are followed.
 const DEEPEST: usize = 4;
+
+/// The most bytes that one image or archive may unpack to.
+const LARGEST_UNPACKED: u64 = 64 << 30;
+/// What is left of the disk for everybody else.
+const LEFT_FREE: u64 = 1 << 30;
+
+/// How many bytes may still be unpacked. Few bytes can be compressed from very many: without a bound they fill the disk.
+#[derive(Debug)]
+pub struct Budget {
+    left: Cell<u64>,
+}
+
+impl Budget {
+    pub fn of(bytes: u64) -> Budget {
+        Budget { left: Cell::new(bytes) }
+    }
+
+    /// What the disk of a directory has room for, within reason.
+    pub fn on_disk(folder: &Path) -> io::Result<Budget> {
+        let disk = nix::sys::statvfs::statvfs(folder)?;
+        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+        Ok(Budget::of(free.saturating_sub(LEFT_FREE).min(LARGEST_UNPACKED)))
+    }
+
+    /// Takes bytes off, or says that there are too few.
+    pub fn spend(&self, bytes: u64) -> io::Result<()> {
+        let left = self.left.get().checked_sub(bytes).ok_or_else(|| {
+            let why = "it unpacks to more than the disk has room for, or to more than 64 GiB";
+            io::Error::new(io::ErrorKind::StorageFull, why)
+        })?;
+        self.left.set(left);
+        Ok(())
+    }
+}
+
+/// Counts and hashes what is read.
+struct Counted<'a> {
+    inner: Box<dyn Read>,
+    hash: Sha256,
+    budget: &'a Budget,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.budget.spend(count as u64)?;
+        self.hash.update(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// Holes of a file are not in the archive, but are written as zeros.
+fn count_holes(entry: &tar::Entry<'_, impl Read>, budget: &Budget) -> io::Result<()> {
+    match entry.header().entry_type().is_gnu_sparse() {
+        true => budget.spend(entry.size()),
+        false => Ok(()),
+    }
+}
 
 /// An image in an archive.
 pub struct Found {
@@ -39,11 +99,17 @@ impl Found {
 }
 
 /// Spreads an archive out into an empty directory and lists what is in it.
-pub fn read(archive: &Path, into: &Path) -> Result<Vec<Found>, StoreError> {
-    let mut files = tar::Archive::new(decompressed(archive)?);
-    files
-        .unpack(into)
-        .map_err(|error| StoreError::archive(archive, &error.to_string()))?;
+pub fn read(archive: &Path, into: &Path, budget: &Budget) -> Result<Vec<Found>, StoreError> {
+    let failed = |error: io::Error| StoreError::archive(archive, &told(&error));
+    let mut files = tar::Archive::new(counted(archive, budget)?);
+    for entry in files.entries().map_err(failed)? {
+        let mut entry = entry.map_err(failed)?;
+        count_holes(&entry, budget).map_err(failed)?;
+        // Files bring the directories that they need; what rights these have in the archive is nobody's concern.
+        if !entry.header().entry_type().is_dir() {
+            entry.unpack_in(into).map_err(failed)?;
+        }
+    }
     let layout = Layout { root: into };
     if into.join("manifest.json").is_file() {
         return layout.docker();
@@ -57,6 +123,14 @@ pub fn read(archive: &Path, into: &Path) -> Result<Vec<Found>, StoreError> {
     ))
 }
 
+fn counted<'a>(path: &Path, budget: &'a Budget) -> Result<Counted<'a>, StoreError> {
+    Ok(Counted {
+        inner: decompressed(path)?,
+        hash: Sha256::new(),
+        budget,
+    })
+}
+
 /// A file as it is, or what is in it if it is compressed.
 fn decompressed(path: &Path) -> Result<Box<dyn Read>, StoreError> {
     let mut file = File::open(path).map_err(|error| StoreError::file(path, error))?;
@@ -65,7 +139,7 @@ fn decompressed(path: &Path) -> Result<Box<dyn Read>, StoreError> {
     file.seek(SeekFrom::Start(0))
         .map_err(|error| StoreError::file(path, error))?;
     match &magic[..count] {
-        [0x1f, 0x8b, ..] => Ok(Box::new(GzDecoder::new(BufReader::new(file)))),
+        [0x1f, 0x8b, ..] => Ok(Box::new(MultiGzDecoder::new(BufReader::new(file)))),
         [0x28, 0xb5, 0x2f, 0xfd] => Err(StoreError::archive(
             path,
             "zstd compression is not understood; use gzip",
@@ -178,6 +252,12 @@ impl Layout<'_> {
     }
 }
 
+/// An error with its causes, which alone say what is wrong: a file that cannot be unpacked is named before the reason.
+fn told(error: &io::Error) -> String {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -199,14 +279,37 @@ fn digest(path: &Path) -> Result<String, StoreError> {
     let mut file = File::open(path).map_err(|error| StoreError::file(path, error))?;
     let mut hash = Sha256::new();
     std::io::copy(&mut file, &mut hash).map_err(|error| StoreError::file(path, error))?;
+    Ok(named(hash))
+}
+
+/// A digest as it is written.
+fn named(hash: Sha256) -> String {
     let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("sha256:{hex}"))
+    format!("sha256:{hex}")
+}
+
+/// Puts the layers of an image over each other. The image is known by its configuration, so they must be those that the
+/// configuration names: whoever has only that could otherwise put other layers under the name of a well-known image.
+pub fn unpack(image: &Found, root: &Path, budget: &Budget) -> Result<(), StoreError> {
+    let wanted = list(&image.config["rootfs"]["diff_ids"]);
+    if wanted.len() != image.layers.len() {
+        let why = format!(
+            "its configuration names {} layers, and it has {}",
+            wanted.len(),
+            image.layers.len()
+        );
+        return Err(StoreError::archive(Path::new(&image.digest), &why));
+    }
+    for (layer, wanted) in image.layers.iter().zip(wanted) {
+        apply(layer, text(wanted), root, budget)?;
+    }
+    Ok(())
 }
 
 /// Puts one layer over those before it.
-pub fn apply(layer: &Path, root: &Path) -> Result<(), StoreError> {
-    let failed = |error: std::io::Error| StoreError::archive(layer, &error.to_string());
-    let mut files = tar::Archive::new(decompressed(layer)?);
+fn apply(layer: &Path, wanted: &str, root: &Path, budget: &Budget) -> Result<(), StoreError> {
+    let failed = |error: io::Error| StoreError::archive(layer, &told(&error));
+    let mut files = tar::Archive::new(counted(layer, budget)?);
     files.set_preserve_permissions(true);
     files.set_preserve_ownerships(nix::unistd::geteuid().is_root());
     files.set_overwrite(true);
@@ -226,9 +329,19 @@ pub fn apply(layer: &Path, root: &Path) -> Result<(), StoreError> {
         if kind.is_block_special() || kind.is_character_special() {
             continue;
         }
+        count_holes(&entry, budget).map_err(failed)?;
         entry.unpack_in(root).map_err(failed)?;
     }
-    Ok(())
+    // A digest is that of everything, also of what follows the last file.
+    let mut whole = files.into_inner();
+    io::copy(&mut whole, &mut io::sink()).map_err(failed)?;
+    match named(whole.hash) == wanted {
+        true => Ok(()),
+        false => Err(StoreError::archive(
+            layer,
+            &format!("it is not the layer {wanted} that the image's configuration names"),
+        )),
+    }
 }
 
 /// Removes what a layer hides: one name, or with `.wh..wh..opq` all that is in the directory.

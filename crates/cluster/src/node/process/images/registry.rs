@@ -10,7 +10,7 @@ mod name;
 
 pub use keys::Keys;
 
-use super::archive::Found;
+use super::archive::{Budget, Found};
 use super::store::StoreError;
 use ::http::StatusCode;
 use ::http::header::{LOCATION, WWW_AUTHENTICATE};
@@ -86,6 +86,10 @@ pub async fn fetch(image: &str, keys: &Keys, into: &Path) -> Result<Fetched, Pul
         return Err(session.content("the manifest is none of an image"));
     }
     let config = session.blob(&manifest["config"], into).await?;
+    let budget = Budget::on_disk(into)?;
+    for layer in &layers {
+        budget.spend(layer["size"].as_u64().unwrap_or_default())?;
+    }
     let mut files = Vec::new();
     for layer in &layers {
         files.push(session.blob(layer, into).await?);

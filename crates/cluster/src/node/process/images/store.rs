@@ -3,13 +3,14 @@
 //! An image is one directory with its root and a record, under the digest of its configuration; names point to
 //! digests. A load that is cut short leaves a directory that nothing points to.
 
-use super::archive::{self, Found};
+use super::archive::{self, Budget, Found};
 use super::registry::{self, Keys, PullError};
 use crate::node::process::spec::{load, store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const NAMES: &str = "names.json";
@@ -84,9 +85,16 @@ impl Store {
         self.folder.join(digest.replace(':', "-"))
     }
 
+    /// Makes the directory. Roots of images have programs that run as their owner; nobody else of this machine may reach
+    /// them.
+    fn prepare(&self) -> io::Result<()> {
+        std::fs::create_dir_all(&self.folder)?;
+        std::fs::set_permissions(&self.folder, std::fs::Permissions::from_mode(0o700))
+    }
+
     /// Unpacks every image of an archive, and gives their names.
     pub fn load(&self, archive: &Path) -> Result<Vec<String>, StoreError> {
-        std::fs::create_dir_all(&self.folder).map_err(|error| StoreError::file(&self.folder, error))?;
+        self.prepare().map_err(|error| StoreError::file(&self.folder, error))?;
         let work = self.folder.join(format!("loading-{}", std::process::id()));
         let outcome = self.load_through(archive, &work);
         let _ = std::fs::remove_dir_all(&work);
@@ -97,7 +105,8 @@ impl Store {
         let _ = std::fs::remove_dir_all(work);
         let spread = work.join("archive");
         std::fs::create_dir_all(&spread).map_err(|error| StoreError::file(&spread, error))?;
-        let found = archive::read(archive, &spread)?;
+        let budget = Budget::on_disk(work).map_err(|error| StoreError::file(work, error))?;
+        let found = archive::read(archive, &spread, &budget)?;
         if found.is_empty() {
             return Err(StoreError::archive(archive, "it has no image for this machine"));
         }
@@ -106,7 +115,7 @@ impl Store {
 
     /// Fetches an image from its registry and unpacks it. One that is cut short leaves nothing that is used.
     pub async fn pull(&self, name: &str, keys: &Keys) -> Result<(), PullError> {
-        std::fs::create_dir_all(&self.folder)?;
+        self.prepare()?;
         let work = own_directory(&self.folder)?;
         let parts = work.join("parts");
         let outcome = async {
@@ -132,9 +141,8 @@ impl Store {
                 let fresh = work.join(number.to_string());
                 let root = fresh.join("root");
                 std::fs::create_dir_all(&root).map_err(|error| StoreError::file(&root, error))?;
-                for layer in &image.layers {
-                    archive::apply(layer, &root)?;
-                }
+                let budget = Budget::on_disk(work).map_err(|error| StoreError::file(work, error))?;
+                archive::unpack(&image, &root, &budget)?;
                 let described = described(&image.digest, &image.config, source.clone());
                 store(&fresh.join("image.json"), &described).map_err(|error| StoreError::file(&fresh, error))?;
                 // What an earlier load left unfinished is in the way.

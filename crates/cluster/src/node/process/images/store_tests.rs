@@ -23,6 +23,12 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
 /// An OCI archive of two layers, the second of which hides a file of the first.
 fn archive(name: &str) -> Vec<u8> {
     let layers = [
@@ -34,7 +40,7 @@ fn archive(name: &str) -> Vec<u8> {
         tar(&[("etc/.wh.old", b""), ("etc/new", b"two")]),
     ];
     let config = json!({"config": {"Entrypoint": ["/bin/app"], "Cmd": ["serve"], "Env": ["A=b"], "User": "app",
-        "WorkingDir": "/srv"}})
+        "WorkingDir": "/srv"}, "rootfs": {"diff_ids": layers.each_ref().map(|layer| digest(layer))}})
     .to_string();
     let listed: Vec<_> = layers.iter().map(|layer| json!({"digest": digest(layer)})).collect();
     let manifest = json!({"config": {"digest": digest(config.as_bytes())}, "layers": listed}).to_string();
@@ -68,6 +74,72 @@ fn an_archive_is_unpacked_layer_over_layer_and_found_by_its_names() {
     assert_eq!(user(&root, "0:5"), (Some(0), Some(5)));
     assert!(images.find("example.com/team/app:2").is_none());
     assert!(images.find(&image.digest).is_some());
+    let mode = std::fs::metadata(place.path().join("images"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700, "nobody else reaches what runs as its owner");
+}
+
+#[test]
+fn layers_that_the_configuration_does_not_name_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let (real, evil) = (tar(&[("bin/app", b"real")]), tar(&[("bin/app", b"evil")]));
+    let check = |layers: &[&[u8]]| {
+        let layers = layers.iter().enumerate().map(|(number, bytes)| {
+            let path = place.path().join(number.to_string());
+            std::fs::write(&path, bytes).unwrap();
+            path
+        });
+        let image = Found {
+            names: Vec::new(),
+            digest: "sha256:0".to_owned(),
+            config: json!({"rootfs": {"type": "layers", "diff_ids": [digest(&real)]}}),
+            layers: layers.collect(),
+        };
+        let root = tempfile::tempdir().unwrap();
+        archive::unpack(&image, root.path(), &Budget::of(1 << 20)).map_err(|error| error.to_string())
+    };
+    check(&[&real]).unwrap();
+    check(&[&gzip(&real)]).unwrap();
+    let in_two = [gzip(&real[..100]), gzip(&real[100..])].concat();
+    check(&[&in_two]).unwrap();
+    assert!(check(&[&evil]).unwrap_err().contains("is not the layer sha256:"));
+    let longer = [real.as_slice(), b"more"].concat();
+    assert!(check(&[&longer]).unwrap_err().contains("is not the layer sha256:"));
+    assert!(
+        check(&[&real, &evil])
+            .unwrap_err()
+            .contains("names 1 layers, and it has 2")
+    );
+    assert!(check(&[]).unwrap_err().contains("names 1 layers, and it has 0"));
+}
+
+#[test]
+fn few_bytes_that_unpack_to_very_many_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let layer = tar(&[("zeros", &vec![0; 8 << 20])]);
+    let path = place.path().join("layer");
+    std::fs::write(&path, gzip(&layer)).unwrap();
+    let image = Found {
+        names: Vec::new(),
+        digest: "sha256:0".to_owned(),
+        config: json!({"rootfs": {"diff_ids": [digest(&layer)]}}),
+        layers: vec![path.clone()],
+    };
+    let unpack = |bytes: u64| {
+        let root = tempfile::tempdir_in(place.path()).unwrap();
+        archive::unpack(&image, root.path(), &Budget::of(bytes)).map_err(|error| error.to_string())
+    };
+    unpack(9 << 20).unwrap();
+    let error = unpack(1 << 20).unwrap_err();
+    assert!(error.contains("more than the disk has room for"), "{error}");
+    let spread = place.path().join("spread");
+    std::fs::create_dir(&spread).unwrap();
+    let read = archive::read(&path, &spread, &Budget::of(1 << 20))
+        .map(drop)
+        .unwrap_err();
+    assert!(read.to_string().contains("more than the disk has room for"), "{read}");
 }
 
 #[test]

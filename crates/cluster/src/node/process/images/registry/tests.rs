@@ -45,7 +45,14 @@ impl TestRegistry {
 
     /// Puts an image of one layer there, behind a list of platforms; gives the digest of the list.
     fn image(&self, repository: &str, tag: &str, layer: &[u8]) -> String {
-        let config = json!({"config": {"Entrypoint": ["/bin/app"], "Env": ["A=b"]}}).to_string();
+        self.image_that_names(repository, tag, layer, layer)
+    }
+
+    /// The same, with a configuration that names one layer and a manifest that has another.
+    fn image_that_names(&self, repository: &str, tag: &str, named: &[u8], layer: &[u8]) -> String {
+        let config = json!({"config": {"Entrypoint": ["/bin/app"], "Env": ["A=b"]},
+            "rootfs": {"type": "layers", "diff_ids": [digest(named)]}})
+        .to_string();
         let describe = |bytes: &[u8]| json!({"digest": digest(bytes), "size": bytes.len()});
         let manifest = json!({"config": describe(config.as_bytes()), "layers": [describe(layer)]}).to_string();
         let architecture = crate::node::registration::architecture();
@@ -130,6 +137,25 @@ async fn an_image_is_pulled_for_this_machine_and_found_by_its_name() {
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("pulling"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn the_configuration_of_another_image_does_not_bring_layers_of_ones_own_under_its_name() {
+    let (evil, good) = (TestRegistry::start(), TestRegistry::start());
+    let own = tar(&[("bin/app", b"evil")]);
+    evil.image_that_names("team/app", "1", &layer(), &own);
+    good.image("team/app", "1", &layer());
+    let place = tempfile::tempdir().unwrap();
+    let images = Store::new(place.path().join("images"));
+    let pull = async |registry: &TestRegistry| {
+        let name = format!("{}/team/app:1", registry.host);
+        images.pull(&name, &Keys::default()).await.map(|()| images.find(&name))
+    };
+    let error = pull(&evil).await.unwrap_err().to_string();
+    assert!(error.contains("is not the layer"), "{error}");
+    assert!(images.names().is_empty());
+    let (_, root) = pull(&good).await.unwrap().unwrap();
+    assert_eq!(std::fs::read(root.join("bin/app")).unwrap(), b"#!/bin/sh\n");
 }
 
 #[tokio::test]
