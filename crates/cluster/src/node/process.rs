@@ -55,7 +55,6 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 /// Runs containers as processes.
@@ -71,7 +70,7 @@ pub struct Process {
     /// The nodes and their addresses.
     pub hosts: Vec<(String, IpAddr)>,
     /// A permit for each connection that is passed on to pods.
-    pub room: Arc<Semaphore>,
+    pub room: crate::node::services::pass::Room,
     /// Where everything about pods is kept.
     pub folder: PathBuf,
     runs: Mutex<HashMap<(String, String), Run>>,
@@ -107,7 +106,7 @@ pub struct Settings {
     pub capacity: Capacity,
     pub cgroups: Cgroups,
     pub hosts: Vec<(String, IpAddr)>,
-    pub room: Arc<Semaphore>,
+    pub room: crate::node::services::pass::Room,
     pub folder: PathBuf,
 }
 

@@ -210,7 +210,14 @@ spec:
         let log = up.run(&["logs", name]);
         let seen = log.lines().find_map(|line| line.strip_prefix("Seccomp:"));
         assert_eq!(seen.map(str::trim), Some(mode), "{name}: {log}");
-        assert!(mode == "0" || !log.contains("namespaces"), "{name}: {log}");
+        let made = log.lines().any(|line| line == "namespaces");
+        match mode {
+            "0" if !made => {
+                stead_test::skip::skipped("a refused namespace: this machine refuses it without a filter too")
+            }
+            "0" => {}
+            _ => assert!(!made, "{name}: {log}"),
+        }
     }
     eventually("a profile of one's own is refused", PATIENCE, || {
         let path = "jsonpath={.status.containerStatuses[0].state.waiting}";

@@ -139,7 +139,6 @@ pub fn end_pod(folder: &Path) {
     if let Some(holder) = load::<SandboxRecord>(&folder.join("sandbox.json")).and_then(|record| record.holder) {
         holder.kill_group();
     }
-    volumes::memory::end(folder);
     // A group can go only when the kernel has taken the last of its processes away.
     for _ in 0..40 {
         groups.retain(|group: &std::path::PathBuf| group.exists());
@@ -149,6 +148,7 @@ pub fn end_pod(folder: &Path) {
         cgroups::remove(&groups);
         std::thread::sleep(Duration::from_millis(5));
     }
+    volumes::memory::end(folder);
 }
 
 /// Ends everything that runtimes on this folder left: processes, and with them mounts, interfaces and namespaces.

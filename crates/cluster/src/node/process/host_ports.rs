@@ -5,6 +5,7 @@
 //! pods that it adopts.
 
 use super::Process;
+use crate::node::network::Network;
 use crate::node::services::Protocol;
 use crate::node::services::pass::{self, Passing, Route};
 use crate::node::shape::Shape;
@@ -24,6 +25,14 @@ struct Wanted {
     to: u16,
 }
 
+impl Wanted {
+    /// Whether a program that shares the machine's network is at this port itself. A proxy there would keep it from
+    /// listening on all addresses.
+    fn is_programs_own(&self) -> bool {
+        self.at.port() == self.to
+    }
+}
+
 /// The proxies of a pod's host ports; they end with it.
 pub(super) type Open = Vec<AbortOnDropHandle<()>>;
 
@@ -40,7 +49,11 @@ impl Process {
     /// Opens the host ports of a pod, all of them or none.
     pub(super) async fn open_host_ports(&self, shape: &Shape<'_>, pod: IpAddr) -> io::Result<()> {
         let mut open = Open::new();
-        for wanted in wanted(shape, self.host_of(shape.pod))? {
+        let mut ports = wanted(shape, self.host_of(shape.pod))?;
+        if let Network::Loopback(_) = *self.network {
+            ports.retain(|port| !port.is_programs_own());
+        }
+        for wanted in ports {
             let route = Route {
                 endpoints: vec![SocketAddr::new(pod, wanted.to)],
                 affinity: None,
@@ -143,6 +156,9 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert_eq!(of(ports, json!(true)).unwrap(), [], "its programs listen themselves");
+        let same = json!([{"containerPort": 80, "hostPort": 80}]);
+        assert!(of(same, Value::Null).unwrap()[0].is_programs_own());
+        assert!(!all[0].is_programs_own());
     }
 
     #[test]

@@ -40,12 +40,20 @@ const OLD: &[i64] = &[libc::SYS__sysctl, libc::SYS_sysfs, libc::SYS_uselib, libc
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[i64] = &[];
 
-/// Calls that take a power.
-const POWERFUL: &[(Capability, &[i64])] = &[
+/// Calls that take a power: any one of those named.
+const POWERFUL: &[(&[Capability], &[i64])] = &[
+    (&[Capability::CAP_SYS_ADMIN, Capability::CAP_BPF], &[libc::SYS_bpf]),
     (
-        Capability::CAP_SYS_ADMIN,
+        &[Capability::CAP_SYS_ADMIN, Capability::CAP_PERFMON],
+        &[libc::SYS_perf_event_open],
+    ),
+    (
+        &[Capability::CAP_SYS_ADMIN, Capability::CAP_SYSLOG],
+        &[libc::SYS_syslog],
+    ),
+    (
+        &[Capability::CAP_SYS_ADMIN],
         &[
-            libc::SYS_bpf,
             libc::SYS_fanotify_init,
             libc::SYS_fsconfig,
             libc::SYS_fsmount,
@@ -56,30 +64,29 @@ const POWERFUL: &[(Capability, &[i64])] = &[
             libc::SYS_mount_setattr,
             libc::SYS_move_mount,
             libc::SYS_open_tree,
-            libc::SYS_perf_event_open,
             libc::SYS_quotactl,
+            libc::SYS_quotactl_fd,
             libc::SYS_setdomainname,
             libc::SYS_sethostname,
             libc::SYS_setns,
-            libc::SYS_syslog,
             libc::SYS_umount2,
             libc::SYS_unshare,
         ],
     ),
     (
-        Capability::CAP_SYS_MODULE,
+        &[Capability::CAP_SYS_MODULE],
         &[libc::SYS_delete_module, libc::SYS_finit_module, libc::SYS_init_module],
     ),
-    (Capability::CAP_SYS_BOOT, &[libc::SYS_reboot]),
-    (Capability::CAP_SYS_PACCT, &[libc::SYS_acct]),
+    (&[Capability::CAP_SYS_BOOT], &[libc::SYS_reboot]),
+    (&[Capability::CAP_SYS_PACCT], &[libc::SYS_acct]),
     (
-        Capability::CAP_SYS_TIME,
+        &[Capability::CAP_SYS_TIME],
         &[libc::SYS_clock_settime, libc::SYS_settimeofday],
     ),
-    (Capability::CAP_SYS_TTY_CONFIG, &[libc::SYS_vhangup]),
-    (Capability::CAP_DAC_READ_SEARCH, &[libc::SYS_open_by_handle_at]),
+    (&[Capability::CAP_SYS_TTY_CONFIG], &[libc::SYS_vhangup]),
+    (&[Capability::CAP_DAC_READ_SEARCH], &[libc::SYS_open_by_handle_at]),
     (
-        Capability::CAP_SYS_NICE,
+        &[Capability::CAP_SYS_NICE],
         &[
             libc::SYS_get_mempolicy,
             libc::SYS_mbind,
@@ -88,9 +95,9 @@ const POWERFUL: &[(Capability, &[i64])] = &[
             libc::SYS_set_mempolicy,
         ],
     ),
-    (Capability::CAP_SYS_PTRACE, &[libc::SYS_kcmp, libc::SYS_pidfd_getfd]),
+    (&[Capability::CAP_SYS_PTRACE], &[libc::SYS_kcmp, libc::SYS_pidfd_getfd]),
     #[cfg(target_arch = "x86_64")]
-    (Capability::CAP_SYS_RAWIO, &[libc::SYS_ioperm, libc::SYS_iopl]),
+    (&[Capability::CAP_SYS_RAWIO], &[libc::SYS_ioperm, libc::SYS_iopl]),
 ];
 
 /// What a new process may not have of its own without the power for it.
@@ -162,7 +169,8 @@ fn install(program: &BpfProgram) -> io::Result<()> {
 fn programs(kept: &CapsHashSet) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     refused.extend(NEVER.iter().chain(OLD).map(|call| (*call, Vec::new())));
-    for (_, calls) in POWERFUL.iter().filter(|(power, _)| !kept.contains(power)) {
+    let powerless = |powers: &[Capability]| !powers.iter().any(|power| kept.contains(power));
+    for (_, calls) in POWERFUL.iter().filter(|(powers, _)| powerless(powers)) {
         refused.extend(calls.iter().map(|call| (*call, Vec::new())));
     }
     let mut unknown: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
@@ -195,7 +203,37 @@ fn programs(kept: &CapsHashSet) -> Result<Vec<BpfProgram>, seccompiler::BackendE
         )?;
         programs.push(filter.try_into()?);
     }
+    #[cfg(target_arch = "x86_64")]
+    programs.push(second_numbers());
     Ok(programs)
+}
+
+/// Refuses the calls of programs with short pointers (x32): the same calls under numbers of their own, which a list of
+/// numbers would miss, and which look to a filter like those of any other program.
+#[cfg(target_arch = "x86_64")]
+fn second_numbers() -> BpfProgram {
+    const FIRST: u32 = 0x4000_0000;
+    // Where the kernel shows the number of the call, and whose numbers they are.
+    const NUMBER: u32 = 0;
+    const MACHINE: u32 = 4;
+    const X86_64: u32 = 0xc000_003e;
+    let step = |code: u32, (jt, jf): (u8, u8), k: u32| seccompiler::sock_filter {
+        code: u16::try_from(code).unwrap_or_default(),
+        jt,
+        jf,
+        k,
+    };
+    let read = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let answer = libc::BPF_RET | libc::BPF_K;
+    vec![
+        step(read, (0, 0), MACHINE),
+        // Other machines' calls end the process, by the other filters.
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 3), X86_64),
+        step(read, (0, 0), NUMBER),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, (0, 1), FIRST),
+        step(answer, (0, 0), libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
+        step(answer, (0, 0), libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 #[cfg(test)]
@@ -223,9 +261,53 @@ mod tests {
     #[test]
     fn a_container_with_the_power_keeps_its_calls() {
         let few = programs(&CapsHashSet::new()).unwrap();
-        assert_eq!(few.len(), 2);
         let all = programs(&caps::all()).unwrap();
-        assert_eq!(all.len(), 1, "clone3 is left to who may have namespaces");
+        assert_eq!(few.len(), all.len() + 1, "clone3 is left to who may have namespaces");
         assert!(all[0].len() < few[0].len());
+        for power in [Capability::CAP_BPF, Capability::CAP_PERFMON, Capability::CAP_SYSLOG] {
+            let one = programs(&CapsHashSet::from([power])).unwrap();
+            assert!(one[0].len() < few[0].len(), "{power} gives a call of its own");
+        }
+    }
+
+    /// What the kernel would do by a filter that reads, compares and answers.
+    #[cfg(target_arch = "x86_64")]
+    fn run(program: &BpfProgram, number: u32, machine: u32) -> u32 {
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let holds = match step.code {
+                0x20 => {
+                    value = if step.k == 0 { number } else { machine };
+                    continue;
+                }
+                0x15 => value == step.k,
+                0x35 => value >= step.k,
+                0x06 => return step.k,
+                other => panic!("an unknown step: {other:#x}"),
+            };
+            at += usize::from(if holds { step.jt } else { step.jf });
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn calls_under_their_second_numbers_are_unknown() {
+        let (own, other) = (0xc000_003e, 0x4000_0003);
+        let mount = u32::try_from(libc::SYS_mount).unwrap();
+        let every = programs(&caps::all()).unwrap();
+        let filter = every.last().unwrap();
+        assert_eq!(run(filter, mount | 0x4000_0000, own), 0x0005_0000 | 38, "ENOSYS");
+        assert_eq!(
+            run(filter, mount, own),
+            libc::SECCOMP_RET_ALLOW,
+            "the other filters say"
+        );
+        assert_eq!(
+            run(filter, mount | 0x4000_0000, other),
+            libc::SECCOMP_RET_ALLOW,
+            "the other filters say"
+        );
     }
 }

@@ -17,8 +17,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Connections and conversations that are passed on at once, over all ports; more wait, and datagrams are lost.
+/// Connections that are passed on at once, over all ports; more wait.
 const MOST_CONNECTIONS: usize = 4096;
+/// Conversations of datagrams at once; what would begin one more is lost. Each lasts for as long as its silence may be, so
+/// they must not take the place of connections.
+const MOST_TALKS: usize = 4096;
 /// How long an endpoint may take to accept a connection before the next one is tried.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after a connection could not be accepted: out of file descriptors, for one, until others have ended.
@@ -45,14 +48,23 @@ pub type Targets = Arc<dyn Fn() -> Route + Send + Sync>;
 #[derive(Clone)]
 pub struct Passing {
     pub network: Arc<Network>,
-    /// A permit for each connection.
-    pub room: Arc<Semaphore>,
+    pub room: Room,
     pub targets: Targets,
 }
 
-/// Room for as many connections as a node passes on at once.
-pub fn room() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(MOST_CONNECTIONS))
+/// A permit for each connection, and for each conversation.
+#[derive(Clone, Debug)]
+pub struct Room {
+    connections: Arc<Semaphore>,
+    talks: Arc<Semaphore>,
+}
+
+/// Room for as much as a node passes on at once.
+pub fn room() -> Room {
+    Room {
+        connections: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+        talks: Arc::new(Semaphore::new(MOST_TALKS)),
+    }
 }
 
 /// Passes connections on until it is dropped: nothing but that ends it.
@@ -68,7 +80,7 @@ pub async fn connections(listener: TcpListener, passing: Passing) {
             }
         };
         // The semaphore is never closed; without a permit the connection is merely not counted.
-        let permit = passing.room.clone().acquire_owned().await.ok();
+        let permit = passing.room.connections.clone().acquire_owned().await.ok();
         let route = (passing.targets)();
         let order = choice.lock().order(&route, from.ip(), Instant::now());
         let (network, choice) = (passing.network.clone(), choice.clone());
@@ -117,7 +129,7 @@ pub async fn datagrams(socket: UdpSocket, passing: Passing) {
             talks.retain(|_, talk| !talk.answers.is_finished());
             talks.remove(&client);
             // Too many talk already: the client sends again, as whoever speaks in datagrams must.
-            let Ok(permit) = passing.room.clone().try_acquire_owned() else {
+            let Ok(permit) = passing.room.talks.clone().try_acquire_owned() else {
                 continue;
             };
             let order = choice.order(&route, client.ip(), Instant::now());
@@ -271,6 +283,19 @@ mod tests {
                 assert_eq!(buffer[..count], *format!("echo {word}").as_bytes());
             }
         }
+    }
+
+    #[tokio::test]
+    async fn connections_find_room_however_many_talk_in_datagrams() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let front = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = front.local_addr().unwrap();
+        let mut passing = passing(vec![server.local_addr().unwrap()]);
+        passing.room.talks = Arc::new(Semaphore::new(0));
+        tokio::spawn(connections(front, passing));
+        let _client = TcpStream::connect(address).await.unwrap();
+        let passed_on = tokio::time::timeout(Duration::from_secs(10), server.accept()).await;
+        passed_on.unwrap().unwrap();
     }
 
     #[tokio::test]

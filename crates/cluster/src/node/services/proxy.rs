@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use stead::{Change, Watch};
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -31,8 +31,7 @@ pub struct Proxy {
     pub network: Arc<Network>,
     /// The addresses of this machine's nodes, where node ports are.
     pub nodes: Vec<IpAddr>,
-    /// A permit for each connection.
-    pub room: Arc<Semaphore>,
+    pub room: pass::Room,
 }
 
 /// Follows Services and their endpoints, and serves them, until `stop`.

@@ -32,6 +32,8 @@ const MOST_LAYERS: usize = 256;
 const MOST_REDIRECTS: usize = 5;
 /// How long a registry may be silent in the middle of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
+/// How long a whole image may take. Others wait for their turn meanwhile, and a byte now and then is not silence.
+const LONGEST_PULL: Duration = Duration::from_secs(30 * 60);
 /// Manifests of one platform, and lists of them.
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
      application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
@@ -52,21 +54,31 @@ pub enum PullError {
     },
     #[error("{host} sent what cannot be used: {why}")]
     Content { host: String, why: String },
+    #[error("it was not complete after {} minutes", LONGEST_PULL.as_secs() / 60)]
+    Late,
     #[error("cannot keep what was sent: {0}")]
     Disk(#[from] std::io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// An image that has been fetched, not yet unpacked.
-pub struct Fetched {
-    pub image: Found,
-    /// The repository and the digest that the registry has the image under.
-    pub source: String,
+/// What a registry has under a name.
+pub enum Fetched {
+    /// An image that is here already: the digest of its configuration.
+    Known(String),
+    /// One that has been fetched, not yet unpacked, with the repository and the digest that the registry has it under.
+    New { image: Found, source: String },
 }
 
-/// Fetches an image into an empty directory.
-pub async fn fetch(image: &str, keys: &Keys, into: &Path) -> Result<Fetched, PullError> {
+/// Fetches an image into an empty directory, unless it is known by the digest of its configuration.
+pub async fn fetch(image: &str, keys: &Keys, into: &Path, known: impl Fn(&str) -> bool) -> Result<Fetched, PullError> {
+    let whole = fetch_all(image, keys, into, known);
+    tokio::time::timeout(LONGEST_PULL, whole)
+        .await
+        .map_err(|_| PullError::Late)?
+}
+
+async fn fetch_all(image: &str, keys: &Keys, into: &Path, known: impl Fn(&str) -> bool) -> Result<Fetched, PullError> {
     let name = Name::parse(image)?;
     let mut session = Session {
         authorization: None,
@@ -85,7 +97,11 @@ pub async fn fetch(image: &str, keys: &Keys, into: &Path) -> Result<Fetched, Pul
     if !manifest["config"]["digest"].is_string() || layers.len() > MOST_LAYERS {
         return Err(session.content("the manifest is none of an image"));
     }
+    // Also for a known image: only who has its configuration may give it a name.
     let config = session.blob(&manifest["config"], into).await?;
+    if let Some(own) = manifest["config"]["digest"].as_str().filter(|digest| known(digest)) {
+        return Ok(Fetched::Known(own.to_owned()));
+    }
     let budget = Budget::on_disk(into)?;
     for layer in &layers {
         budget.spend(layer["size"].as_u64().unwrap_or_default())?;
@@ -95,7 +111,7 @@ pub async fn fetch(image: &str, keys: &Keys, into: &Path) -> Result<Fetched, Pul
         files.push(session.blob(layer, into).await?);
     }
     let image = Found::fetched(vec![image.to_owned()], &config, files)?;
-    Ok(Fetched {
+    Ok(Fetched::New {
         image,
         source: format!("{}/{}@{digest}", name.registry, name.repository),
     })
@@ -200,7 +216,7 @@ impl Session<'_> {
 
     /// What the registry wants to see in further requests.
     async fn authorize(&self, challenge: &str) -> Result<String, PullError> {
-        let own = self.keys.of(&self.name.registry);
+        let own = self.keys.of(&self.name.registry, &self.name.repository);
         let (scheme, rest) = challenge.split_once(' ').unwrap_or((challenge, ""));
         if scheme.eq_ignore_ascii_case("basic") {
             return own.ok_or_else(|| self.content("it wants a password; name a secret in imagePullSecrets"));

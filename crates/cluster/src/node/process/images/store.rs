@@ -4,7 +4,7 @@
 //! digests. A load that is cut short leaves a directory that nothing points to.
 
 use super::archive::{self, Budget, Found};
-use super::registry::{self, Keys, PullError};
+use super::registry::{self, Fetched, Keys, PullError};
 use crate::node::process::spec::{load, store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -85,6 +85,11 @@ impl Store {
         self.folder.join(digest.replace(':', "-"))
     }
 
+    /// Whether an image is unpacked here.
+    fn has(&self, digest: &str) -> bool {
+        self.place(digest).join("image.json").exists()
+    }
+
     /// Makes the directory. Roots of images have programs that run as their owner; nobody else of this machine may reach
     /// them.
     fn prepare(&self) -> io::Result<()> {
@@ -120,10 +125,17 @@ impl Store {
         let parts = work.join("parts");
         let outcome = async {
             std::fs::create_dir(&parts)?;
-            let fetched = registry::fetch(name, keys, &parts).await?;
+            let known = |digest: &str| self.has(digest);
+            let (image, source) = match registry::fetch(name, keys, &parts, known).await? {
+                Fetched::Known(digest) => {
+                    let told = BTreeMap::from([(name.to_owned(), digest)]);
+                    return self.make_known(told).map_err(PullError::from);
+                }
+                Fetched::New { image, source } => (image, source),
+            };
             let (images, into) = (self.clone(), work.clone());
             // Unpacking is work for the disk and the processor, and others wait on this thread.
-            let unpack = move || images.install(vec![fetched.image], Some(fetched.source), &into);
+            let unpack = move || images.install(vec![image], Some(source), &into);
             let unpacked = tokio::task::spawn_blocking(unpack).await;
             unpacked.map_err(std::io::Error::other)?.map_err(PullError::from)
         };
@@ -136,8 +148,8 @@ impl Store {
     fn install(&self, found: Vec<Found>, source: Option<String>, work: &Path) -> Result<Vec<String>, StoreError> {
         let mut told = BTreeMap::new();
         for (number, image) in found.into_iter().enumerate() {
-            let place = self.place(&image.digest);
-            if !place.join("image.json").exists() {
+            if !self.has(&image.digest) {
+                let place = self.place(&image.digest);
                 let fresh = work.join(number.to_string());
                 let root = fresh.join("root");
                 std::fs::create_dir_all(&root).map_err(|error| StoreError::file(&root, error))?;
@@ -155,6 +167,10 @@ impl Store {
             };
             told.extend(own.into_iter().map(|name| (name, image.digest.clone())));
         }
+        self.make_known(told)
+    }
+
+    fn make_known(&self, told: BTreeMap<String, String>) -> Result<Vec<String>, StoreError> {
         // Read at the last moment: others may have added names meanwhile.
         let mut names = self.names();
         names.extend(told.clone());

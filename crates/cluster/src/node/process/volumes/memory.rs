@@ -8,6 +8,7 @@ use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const SHARED_MEMORY: &str = "/dev/shm";
 
@@ -42,7 +43,15 @@ pub fn end(folder: &Path) {
         .and_then(|name| name.to_str())
         .filter(|pod| !pod.is_empty())
     {
-        let _ = std::fs::remove_dir_all(place(pod));
+        // A process that is just ending may still write into it: try for a moment.
+        for _ in 0..40 {
+            match std::fs::remove_dir_all(place(pod)) {
+                Ok(()) => return,
+                Err(error) if error.kind() == ErrorKind::NotFound => return,
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        tracing::warn!(pod, "the memory of a pod could not be given back");
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 /// Passwords by registry. They are never printed.
 #[derive(Clone, Default)]
 pub struct Keys {
-    /// A registry, and what it is shown: `Basic ...`.
+    /// A registry, perhaps with the beginning of repositories there, and what it is shown: `Basic ...`.
     known: Vec<(String, String)>,
 }
 
@@ -35,25 +35,63 @@ impl Keys {
                 _ => entry["auth"].as_str().map(str::to_owned),
             };
             if let Some(pair) = pair.filter(|pair| !pair.is_empty()) {
-                self.known.push((host(registry).to_owned(), format!("Basic {pair}")));
+                self.known.push((place(registry), format!("Basic {pair}")));
             }
         }
     }
 
-    /// What a registry is shown.
-    pub fn of(&self, registry: &str) -> Option<String> {
-        let wanted = host(registry);
-        let found = self.known.iter().find(|(known, _)| known == wanted);
+    /// What a registry is shown for a repository: of the keys that fit, the first of those that say the most.
+    pub fn of(&self, registry: &str, repository: &str) -> Option<String> {
+        let wanted = format!("{}/{repository}", place(registry));
+        let fits = |known: &str| {
+            let rest = wanted.strip_prefix(known);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let fitting = self.known.iter().filter(|(known, _)| fits(known));
+        // Of equals the last one is the greatest, so they are looked at from the end.
+        let found = fitting.rev().max_by_key(|(known, _)| known.len());
         found.map(|(_, shown)| shown.clone())
     }
 }
 
-/// The registry of a key, which may be written as an address: `https://index.docker.io/v1/` is the usual one.
-fn host(registry: &str) -> &str {
-    let plain = registry.split_once("://").map_or(registry, |(_, rest)| rest);
-    let plain = plain.split_once('/').map_or(plain, |(host, _)| host);
-    match plain {
+/// The registry and path of a key, which may be written as an address: `https://index.docker.io/v1/` is the usual one.
+fn place(key: &str) -> String {
+    let plain = key.split_once("://").map_or(key, |(_, rest)| rest);
+    let (host, path) = plain.split_once('/').unwrap_or((plain, ""));
+    let host = match host {
         "index.docker.io" | "registry-1.docker.io" => "docker.io",
         other => other,
+    };
+    // The version of the protocol says nothing about repositories.
+    let path = match path.split_once('/').unwrap_or((path, "")) {
+        ("v1" | "v2", rest) => rest,
+        _ => path,
+    };
+    format!("{host}/{path}").trim_end_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_that_says_the_most_about_a_repository_is_shown() {
+        let known = [
+            ("https://index.docker.io/v1/", "usual"),
+            ("example.com", "all"),
+            ("example.com/team", "team"),
+            ("https://example.com/v2/team/app/", "app"),
+            ("example.com/team", "later"),
+        ];
+        let keys = Keys {
+            known: known.map(|(key, shown)| (place(key), shown.to_owned())).to_vec(),
+        };
+        let shown = |registry: &str, repository: &str| keys.of(registry, repository);
+        assert_eq!(shown("docker.io", "library/nginx").as_deref(), Some("usual"));
+        assert_eq!(shown("example.com", "other").as_deref(), Some("all"));
+        assert_eq!(shown("example.com", "team/web").as_deref(), Some("team"));
+        assert_eq!(shown("example.com", "team-b/web").as_deref(), Some("all"));
+        assert_eq!(shown("example.com", "team/app").as_deref(), Some("app"));
+        assert_eq!(shown("example.com:5000", "team/app"), None);
     }
 }

@@ -131,6 +131,20 @@ async fn an_image_is_pulled_for_this_machine_and_found_by_its_name() {
     assert_eq!(image.entrypoint, ["/bin/app"]);
     assert!(root.join("bin/app").exists());
     assert_eq!(image.source.unwrap(), format!("{}/team/app@{listed}", registry.host));
+    let blob = format!("/v2/team/app/blobs/{}", digest(&layer()));
+    let times = || {
+        registry
+            .shelf
+            .lock()
+            .unwrap()
+            .asked
+            .iter()
+            .filter(|path| **path == blob)
+            .count()
+    };
+    assert_eq!(times(), 1);
+    images.pull(&name, &Keys::default()).await.unwrap();
+    assert_eq!(times(), 1, "what is here is not fetched again");
     let left: Vec<_> = std::fs::read_dir(place.path().join("images"))
         .unwrap()
         .flatten()
