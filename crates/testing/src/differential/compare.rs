@@ -34,8 +34,9 @@ pub struct Comparison {
 /// Compares the answers step by step, up to the first that leaves the two servers with different objects.
 pub fn compare(sequence: &Sequence, ours: &[Answer], theirs: &[Answer]) -> Comparison {
     let mut comparison = Comparison::default();
-    for (step, (ours, theirs)) in sequence.steps.iter().zip(ours.iter().zip(theirs)) {
-        if let Some((row, then)) = explained::whole_answer(step, ours, theirs) {
+    let answered: Vec<(&Step, &Answer)> = sequence.steps.iter().zip(ours).collect();
+    for (place, (step, (ours, theirs))) in sequence.steps.iter().zip(ours.iter().zip(theirs)).enumerate() {
+        if let Some((row, then)) = explained::whole_answer(step, &answered[..place], ours, theirs) {
             comparison.explained.insert(row);
             match then {
                 Then::Stop => break,

@@ -160,19 +160,6 @@ const WHOLE: &[Whole] = &[
         },
     },
     Whole {
-        row: "Empty data of an immutable ConfigMap or Secret where there is none",
-        then: Then::GoOn,
-        holds: |step, ours, theirs| {
-            let kind = matches!(what(&step.path).as_str(), "configmaps" | "secrets");
-            let sent = |name: &str| step.body.as_ref().map_or(&Value::Null, |body| &body[name]);
-            let empty = ["data", "binaryData"]
-                .iter()
-                .any(|name| sent(name).as_object().is_some_and(serde_json::Map::is_empty));
-            let sealed = |cause: &Value| says(cause, "field is immutable when `immutable` is set");
-            kind && empty && ours.code == 200 && theirs.code == 422 && causes(theirs).iter().all(sealed)
-        },
-    },
-    Whole {
         row: "Metadata of a custom resource that is applied as null or empty",
         then: Then::Stop,
         holds: |step, ours, theirs| {
@@ -208,11 +195,12 @@ const WHOLE: &[Whole] = &[
     Whole {
         row: "An address or port for a Service that is refused",
         then: Then::GoOn,
-        holds: |_, ours, theirs| {
+        holds: |step, ours, theirs| {
             let words = ["failed to allocate IP", "provided port is not in the valid range"];
             let refused = |cause: &Value| words.iter().any(|words| says(cause, words));
             let their_message = message(&theirs.body).contains(words[0]);
-            ours.code >= 400 && theirs.code >= 400 && (their_message || causes(theirs).iter().any(refused))
+            let alike = ours.code == theirs.code && (400..500).contains(&ours.code);
+            what(&step.path) == "services" && alike && (their_message || causes(theirs).iter().any(refused))
         },
     },
 ];
@@ -314,6 +302,33 @@ const PLACES: &[Place] = &[
     },
 ];
 
+const EMPTY_DATA: &str = "Empty data of an immutable ConfigMap or Secret where there is none";
+
+/// Whether a write is refused by one side alone because it sends an empty field where the object has none. Only what
+/// was answered before tells that from a write that takes data away, which nobody may accept.
+fn sends_nothing_for_nothing(step: &Step, before: &[(&Step, &Answer)], ours: &Answer, theirs: &Answer) -> bool {
+    let same = |answer: &Answer| {
+        let named = |field: &str| answer.body["metadata"][field] == ours.body["metadata"][field];
+        answer.code < 300 && answer.body["kind"] == ours.body["kind"] && named("name") && named("namespace")
+    };
+    let stored = before
+        .iter()
+        .rev()
+        .find(|(step, answer)| !step.path.contains("dryRun") && same(answer));
+    let none = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+    let sealed = |cause: &Value| {
+        let field = cause["field"].as_str().unwrap_or_default();
+        let sent = step.body.as_ref().and_then(|body| body.get(field));
+        let empty = sent.and_then(Value::as_object).is_some_and(serde_json::Map::is_empty);
+        let had_none = stored.is_some_and(|(_, answer)| none(&answer.body[field]));
+        let one_of = matches!(field, "data" | "binaryData" | "stringData");
+        one_of && empty && had_none && says(cause, "field is immutable when `immutable` is set")
+    };
+    let kind = matches!(what(&step.path).as_str(), "configmaps" | "secrets");
+    let told = causes(theirs);
+    kind && ours.code == 200 && theirs.code == 422 && !told.is_empty() && told.iter().all(sealed)
+}
+
 /// Whether two answers differ in nothing but who manages an object, and its version.
 fn same_but_versions(ours: &Answer, theirs: &Answer) -> bool {
     same_but(ours, theirs, &["managedFields", "resourceVersion"])
@@ -388,7 +403,16 @@ fn same_length_one(ours: &Value, theirs: &Value) -> bool {
 }
 
 /// The row that explains why two answers to a step differ as a whole, and whether what follows can be compared.
-pub fn whole_answer(step: &Step, ours: &Answer, theirs: &Answer) -> Option<(&'static str, Then)> {
+/// `before` are the earlier steps with our answers.
+pub fn whole_answer(
+    step: &Step,
+    before: &[(&Step, &Answer)],
+    ours: &Answer,
+    theirs: &Answer,
+) -> Option<(&'static str, Then)> {
+    if sends_nothing_for_nothing(step, before, ours, theirs) {
+        return Some((EMPTY_DATA, Then::Stop));
+    }
     let rule = WHOLE.iter().find(|rule| (rule.holds)(step, ours, theirs));
     rule.map(|rule| (rule.row, rule.then))
 }
@@ -401,7 +425,10 @@ pub fn value(step: &Step, path: &str, ours: &Value, theirs: &Value) -> Option<&'
 
 #[cfg(test)]
 mod tests {
-    use super::{PLACES, WHOLE};
+    use super::{EMPTY_DATA, PLACES, Then, WHOLE, whole_answer};
+    use crate::differential::sequence::Step;
+    use crate::differential::side::Answer;
+    use serde_json::{Value, json};
 
     #[test]
     fn every_rule_has_its_row_in_the_documentation() {
@@ -409,9 +436,62 @@ mod tests {
         let rows = WHOLE
             .iter()
             .map(|rule| rule.row)
-            .chain(PLACES.iter().map(|rule| rule.row));
+            .chain(PLACES.iter().map(|rule| rule.row))
+            .chain([EMPTY_DATA]);
         for row in rows {
             assert!(documented.contains(&format!("\n| {row} |")), "no row for {row:?}");
         }
+    }
+
+    fn answer(code: u16, body: Value) -> Answer {
+        Answer {
+            code,
+            warnings: Vec::new(),
+            body,
+        }
+    }
+
+    fn step(path: &str, body: Value) -> Step {
+        Step {
+            method: "PUT".to_string(),
+            path: path.to_string(),
+            body: Some(body),
+            ..Step::default()
+        }
+    }
+
+    #[test]
+    fn taking_data_from_an_immutable_object_is_explained_by_nothing() {
+        let sent = step("/api/v1/namespaces/{ns}/configmaps/a", json!({"data": {}}));
+        let object = |data: Value| {
+            answer(
+                200,
+                json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}),
+            )
+        };
+        let refused = |field: &str| {
+            let cause = json!({"field": field, "message": "Forbidden: field is immutable when `immutable` is set"});
+            answer(422, json!({"details": {"causes": [cause]}}))
+        };
+        let told = |stored: Value, theirs: Answer| {
+            let stored = object(stored);
+            whole_answer(&sent, &[(&sent, &stored)], &object(Value::Null), &theirs)
+        };
+        assert_eq!(told(Value::Null, refused("data")), Some((EMPTY_DATA, Then::Stop)));
+        assert_eq!(told(json!({"colour": "red"}), refused("data")), None);
+        assert_eq!(told(Value::Null, refused("binaryData")), None);
+        assert_eq!(told(Value::Null, answer(422, json!({}))), None);
+        assert_eq!(whole_answer(&sent, &[], &object(Value::Null), &refused("data")), None);
+    }
+
+    #[test]
+    fn a_refused_address_explains_a_refusal_of_a_service_alone() {
+        let cause = json!({"field": "spec.ports[0].nodePort", "message": "provided port is not in the valid range"});
+        let theirs = answer(422, json!({"details": {"causes": [cause]}}));
+        let told = |path: &str, code: u16| whole_answer(&step(path, json!({})), &[], &answer(code, json!({})), &theirs);
+        let services = "/api/v1/namespaces/{ns}/services";
+        assert!(told(services, 422).is_some());
+        assert_eq!(told(services, 500), None);
+        assert_eq!(told("/api/v1/namespaces/{ns}/pods", 422), None);
     }
 }
