@@ -15,14 +15,17 @@ const SERVED_LIMIT: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Applies what is there already, by the manager that applied it before.
-pub fn applies(server: &Server, plan: &Plan) -> Result<Rate> {
+pub fn applies(server: &Server, plan: &Plan) -> Result<[Rate; 2]> {
     let apply = |connection: &mut Connection, index: usize| {
         let name = format!("a{}", index % plan.objects);
         let path = format!("/api/v1/namespaces/bench/configmaps/{name}?fieldManager=bench");
         connection.expect("PATCH", &path, &applied(&name)).map(drop)
     };
     rate(server, plan, plan.objects, apply)?;
-    rate(server, plan, plan.objects, apply)
+    Ok([
+        rate(server, plan, plan.objects, apply)?,
+        rate(server, plan, plan.objects, apply)?,
+    ])
 }
 
 /// Gets of the same objects, to compare with.

@@ -36,8 +36,8 @@ pub struct Results {
     pub idle: u64,
     pub creates: Rate,
     pub gets: Rate,
-    /// Applies that change nothing, and gets of the same objects.
-    pub applies: (Rate, Rate),
+    /// Applies that change nothing, the first and the second time, and gets of the same objects.
+    pub applies: ([Rate; 2], Rate),
     /// Creates of a custom kind without rules, and with fifty.
     pub customs: (Rate, Rate),
     pub list: List,
