@@ -227,10 +227,8 @@ impl Process {
         let spec_path = folder.join(format!("{}.json", record.restarts));
         let spec: RunSpec = load(&spec_path)?;
         let uid = Shape::of(pod).uid().to_owned();
-        let started: Option<StartRecord> = load(&spec.started);
-        let alive = started
-            .clone()
-            .filter(|started| started.shim.is_alive() && started.main.is_alive());
+        // A shim outlives its container until it has said how that ended.
+        let alive = load::<StartRecord>(&spec.started).filter(|started| started.shim.is_alive());
         let mut container = Container {
             restarts: record.restarts,
             image_id: record.image_id.clone(),

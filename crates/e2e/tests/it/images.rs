@@ -327,7 +327,7 @@ fn a_pod_may_be_on_the_machines_network_and_a_root_may_be_read_only() {
         "127.0.0.1"
     );
 
-    let script = "command: [sh, -c, 'touch /x /tmp/x && echo written || echo refused']";
+    let script = "command: [sh, -c, 'touch /x /tmp/x 2>&1 && echo written || echo refused']";
     up.apply(&pod("free", "busybox", script));
     up.apply(&pod(
         "strict",

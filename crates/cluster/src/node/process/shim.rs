@@ -53,12 +53,13 @@ fn run(spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRecord> {
     };
     let (near, far) = screen.unzip();
     let mut child = spawn(spec, far)?;
-    let main = i32::try_from(child.id()).ok().and_then(ProcessId::of);
-    let own = i32::try_from(std::process::id()).ok().and_then(ProcessId::of);
-    if let (Some(main), Some(shim)) = (main, own) {
-        store(&spec.started, &StartRecord { shim, main, at: now() })?;
-        tell_started();
+    let record = started(&child, now());
+    // A container that nobody knows of must not run on: it would be started once more beside itself.
+    if let Err(error) = record.and_then(|record| store(&spec.started, &record)) {
+        let _ = child.kill();
+        return Err(error);
     }
+    tell_started();
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let keyboard = match &near {
         Some(near) => Some(Keyboard::Terminal(near.try_clone()?)),
@@ -88,6 +89,16 @@ fn run(spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRecord> {
         signal,
         at: now(),
         error: None,
+    })
+}
+
+/// Who runs. A program that is quick has ended by now, and was started all the same.
+fn started(child: &Child, at: Timestamp) -> io::Result<StartRecord> {
+    let own = i32::try_from(std::process::id()).ok().and_then(ProcessId::of);
+    Ok(StartRecord {
+        shim: own.ok_or_else(|| io::Error::other("cannot read what the kernel knows of this process"))?,
+        main: ProcessId::of_child(child)?,
+        at,
     })
 }
 

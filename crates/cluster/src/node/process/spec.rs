@@ -184,17 +184,28 @@ pub struct RunRecord {
 }
 
 impl ProcessId {
-    /// The process with that number now, if there is one.
+    /// The process with that number now, if one runs.
     pub fn of(pid: i32) -> Option<ProcessId> {
+        let (state, process) = ProcessId::look(pid)?;
+        (state != "Z").then_some(process)
+    }
+
+    /// A child of this process that was not waited for yet: it may have ended already, and was there all the same.
+    pub fn of_child(child: &std::process::Child) -> io::Result<ProcessId> {
+        let looked = i32::try_from(child.id()).ok().and_then(ProcessId::look);
+        let (_, process) = looked.ok_or_else(|| io::Error::other("cannot read what the kernel knows of a child"))?;
+        Ok(process)
+    }
+
+    /// The state and identity of the process with that number.
+    fn look(pid: i32) -> Option<(String, ProcessId)> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name may hold spaces and brackets; the fields after the last bracket are numbers.
         let fields = stat.rsplit_once(')')?.1;
         let mut fields = fields.split_whitespace();
-        if fields.next()? == "Z" {
-            return None;
-        }
+        let state = fields.next()?.to_owned();
         let start = fields.nth(18)?.parse().ok()?;
-        Some(ProcessId { pid, start })
+        Some((state, ProcessId { pid, start }))
     }
 
     /// Whether this very process still runs.
@@ -239,4 +250,24 @@ pub fn store(path: &Path, record: &impl Serialize) -> io::Result<()> {
 /// Reads a record; absent or unreadable is nothing.
 pub fn load<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_child_that_has_ended_is_known_until_it_is_waited_for() {
+        let mut child = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
+        // Its output ends when it does; the zombie stays.
+        io::copy(&mut child.stdout.take().unwrap(), &mut io::sink()).unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        while ProcessId::of(pid).is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!(ProcessId::of_child(&child).unwrap().pid, pid);
+        child.wait().unwrap();
+        assert!(ProcessId::of_child(&child).is_err());
+    }
 }
