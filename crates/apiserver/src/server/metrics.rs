@@ -91,11 +91,6 @@ impl Drop for WatchGuard {
 }
 
 impl WatchGuard {
-    /// How many watches of the kind are open.
-    pub fn open(&self) -> usize {
-        usize::try_from(self.series.open.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-
     pub fn sent(&self, events: u64) {
         self.series.events.fetch_add(events, Ordering::Relaxed);
     }

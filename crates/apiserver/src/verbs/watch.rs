@@ -213,7 +213,7 @@ impl Stream {
     async fn gather(&mut self) -> Option<Vec<u8>> {
         // What was there already is sent as fast as the client takes it.
         if self.initial.is_empty() {
-            self.pace.turn(self.guard.open()).await;
+            self.pace.turn().await;
         }
         let mut piece = Vec::new();
         loop {

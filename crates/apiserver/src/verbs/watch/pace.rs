@@ -1,8 +1,8 @@
 //! Keeps a watch on which much happens from costing a packet for every event.
 //!
 //! The first pieces go out at once. A watch that goes on to send more than its rate gathers what comes meanwhile and
-//! sends it together: a few milliseconds later, for a fraction of the work. Where many watch the same, more is gathered
-//! the longer a storm lasts; where few do, nobody is made to wait for what would save little.
+//! sends it together: a few milliseconds later, for a fraction of the work. The longer a storm lasts, the more is
+//! gathered.
 
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -11,10 +11,8 @@ use tokio::time::{Instant, sleep_until};
 const BURST: u32 = 32;
 /// One more piece is due after this, at first.
 const SHORTEST: Duration = Duration::from_millis(5);
-/// And after this in a storm that a crowd watches: a hundred watches then cost a quarter.
+/// And after this in a storm: a controller does not notice it, and a hundred watches cost a quarter.
 const LONGEST: Duration = Duration::from_millis(20);
-/// So many watches of one kind are a crowd. The controllers of a cluster are fewer, and wait for their own writes.
-const CROWD: usize = 32;
 /// A watch that was silent for so long starts afresh.
 const REST: Duration = Duration::from_millis(100);
 
@@ -34,19 +32,15 @@ impl Pace {
         }
     }
 
-    /// Returns when the next piece may go out, where so many watch the same.
-    pub async fn turn(&mut self, watches: usize) {
-        let longest = match watches > CROWD {
-            true => LONGEST,
-            false => SHORTEST,
-        };
-        if let Some(until) = self.take(Instant::now(), longest) {
+    /// Returns when the next piece may go out.
+    pub async fn turn(&mut self) {
+        if let Some(until) = self.take(Instant::now()) {
             sleep_until(until).await;
         }
     }
 
     /// Takes a turn; the time for which it has to be waited, if there is none at once.
-    fn take(&mut self, now: Instant, longest: Duration) -> Option<Instant> {
+    fn take(&mut self, now: Instant) -> Option<Instant> {
         let passed = now.saturating_duration_since(self.since);
         if passed >= REST {
             self.interval = SHORTEST;
@@ -64,7 +58,7 @@ impl Pace {
             }
             None => {
                 self.since += self.interval;
-                self.interval = (self.interval + SHORTEST).min(longest);
+                self.interval = (self.interval + SHORTEST).min(LONGEST);
                 Some(self.since)
             }
         }
@@ -75,34 +69,26 @@ impl Pace {
 mod tests {
     use super::*;
 
-    async fn turns(pace: &mut Pace, many: u32, watches: usize) -> Duration {
-        let start = Instant::now();
-        for _ in 0..many {
-            pace.turn(watches).await;
-        }
-        Instant::now() - start
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_burst_goes_out_at_once_and_a_storm_at_its_rate() {
-        let mut pace = Pace::new(Instant::now());
-        assert_eq!(
-            turns(&mut pace, BURST, 1).await,
-            Duration::ZERO,
-            "nothing was held back"
-        );
-        assert_eq!(turns(&mut pace, 100, 1).await, SHORTEST * 100);
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        let again = turns(&mut pace, BURST, 1).await;
-        assert_eq!(again, Duration::ZERO, "rest earns a burst again, and no more");
-        assert_eq!(turns(&mut pace, 1, 1).await, SHORTEST);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_crowd_waits_longer_the_longer_a_storm_lasts() {
-        let mut pace = Pace::new(Instant::now());
-        assert_eq!(turns(&mut pace, BURST, CROWD + 1).await, Duration::ZERO);
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        for _ in 0..BURST {
+            pace.turn().await;
+        }
+        assert_eq!(Instant::now(), start, "nothing was held back");
+        for _ in 0..100 {
+            pace.turn().await;
+        }
         let growing = Duration::from_millis(5 + 10 + 15);
-        assert_eq!(turns(&mut pace, 100, CROWD + 1).await, growing + LONGEST * 97);
+        assert_eq!(Instant::now() - start, growing + LONGEST * 97);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let later = Instant::now();
+        for _ in 0..BURST {
+            pace.turn().await;
+        }
+        assert_eq!(Instant::now(), later, "rest earns a burst again, and no more");
+        pace.turn().await;
+        assert!(Instant::now() > later);
     }
 }
