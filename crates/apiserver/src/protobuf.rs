@@ -15,6 +15,7 @@ use std::io::Read;
 use std::sync::LazyLock;
 use stead_machinery::wire::Messages;
 
+use normalize::Passage;
 pub use wire::WireError;
 
 /// What every protobuf body of Kubernetes begins with.
@@ -101,14 +102,14 @@ pub fn encode(object: &Value) -> Option<Result<Vec<u8>, ProtobufError>> {
 /// would be stored differently depending on who sent it.
 pub fn normalize(api_version: &str, kind: &str, object: &mut Value) {
     if let Some(message) = message_of(api_version, kind) {
-        normalize::normalize(message, object);
+        normalize::normalize(message, object, Passage::Read);
     }
 }
 
 /// What an object becomes by being stored: Kubernetes' encoding does not tell an empty list from none.
 pub fn settle(api_version: &str, kind: &str, object: &mut Value) {
     if let Some(message) = message_of(api_version, kind) {
-        normalize::settle(message, object);
+        normalize::normalize(message, object, Passage::Stored);
     }
 }
 

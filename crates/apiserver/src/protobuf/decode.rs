@@ -254,7 +254,6 @@ pub(super) fn finish(field: &Field, map: &mut Map<String, Value>) {
     let present = map.get(name);
     match (field.holder, present) {
         (Holder::Value, None) => {
-            let zero = zero(field.kind);
             let omitted = match (field.omit, field.kind) {
                 (Omit::Never, _) => false,
                 // Absent bytes are nil, which `omitempty` leaves out like any zero scalar.
@@ -263,15 +262,16 @@ pub(super) fn finish(field: &Field, map: &mut Map<String, Value>) {
                 (Omit::Zero, _) => true,
             };
             if !omitted {
-                map.insert(name.to_string(), zero);
+                map.insert(name.to_string(), zero(field.kind));
             }
         }
-        (Holder::Value, Some(value)) => {
+        // What is always written needs no look.
+        (Holder::Value, Some(value)) if field.omit != Omit::Never => {
             let is_zero = match field.kind {
                 Kind::Message(place) => field.omit == Omit::Zero && *value == zero_message(place),
                 _ => *value == zero(field.kind) || (field.kind == Kind::Bytes && *value == ""),
             };
-            if is_zero && field.omit != Omit::Never {
+            if is_zero {
                 map.remove(name);
             }
         }

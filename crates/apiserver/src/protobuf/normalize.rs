@@ -6,20 +6,33 @@ use serde_json::{Map, Value};
 use stead_machinery::quantity::Quantity;
 use stead_machinery::wire::{Field, Form, Holder, Kind, Omit};
 
-/// Rewrites an object that came as JSON the way Go would after reading it.
-pub fn normalize(place: u32, value: &mut Value) {
+/// What an object goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// It was sent as JSON.
+    Read,
+    /// It was read, and is stored as protobuf: an empty list is none there. What was added since is completed too.
+    Stored,
+}
+
+/// Rewrites an object the way Go would after that passage.
+pub fn normalize(place: u32, value: &mut Value, passage: Passage) {
     match (form(place), value) {
         (Form::Struct(fields), Value::Object(map)) => {
-            normalize_fields(fields, map);
+            normalize_fields(fields, map, passage);
         }
         (Form::List(Kind::Message(inner)), Value::Array(items)) => {
-            items.iter_mut().for_each(|item| normalize(*inner, item));
+            items.iter_mut().for_each(|item| normalize(*inner, item, passage));
         }
+        // The rest was made what it is when it was read.
+        _ if passage == Passage::Stored => {}
         (Form::SchemaOrList, Value::Array(items)) => {
-            items.iter_mut().for_each(|item| normalize(schema_of(place), item));
+            items
+                .iter_mut()
+                .for_each(|item| normalize(schema_of(place), item, passage));
         }
         (Form::SchemaOrList | Form::SchemaOrBool | Form::SchemaOrStrings, value @ Value::Object(_)) => {
-            normalize(schema_of(place), value);
+            normalize(schema_of(place), value, passage);
         }
         (Form::Quantity, value) => {
             let text = match &*value {
@@ -52,11 +65,11 @@ pub fn normalize(place: u32, value: &mut Value) {
     }
 }
 
-fn normalize_fields(fields: &[Field], map: &mut Map<String, Value>) {
+fn normalize_fields(fields: &[Field], map: &mut Map<String, Value>, passage: Passage) {
     for field in fields {
         if let (true, Kind::Message(place)) = (field.inline, field.kind) {
             if let Form::Struct(inner) = form(place) {
-                normalize_fields(inner, map);
+                normalize_fields(inner, map, passage);
             }
             continue;
         }
@@ -65,56 +78,23 @@ fn normalize_fields(fields: &[Field], map: &mut Map<String, Value>) {
                 (Value::Null, _, _) => {
                     map.remove(field.json.as_ref());
                 }
-                (value, Holder::Value | Holder::Pointer, Kind::Message(place)) => normalize(place, value),
+                (value, Holder::Value | Holder::Pointer, Kind::Message(place)) => normalize(place, value, passage),
+                (value @ Value::Array(_), Holder::Slice, _)
+                    if passage == Passage::Stored
+                        && field.omit == Omit::Never
+                        && *value == Value::Array(Vec::new()) =>
+                {
+                    *value = Value::Null;
+                }
                 (Value::Array(items), Holder::Slice, Kind::Message(place)) => {
-                    items.iter_mut().for_each(|item| normalize(place, item));
+                    items.iter_mut().for_each(|item| normalize(place, item, passage));
                 }
                 (Value::Object(entries), Holder::Map, Kind::Message(place)) => {
-                    entries.values_mut().for_each(|entry| normalize(place, entry));
+                    entries.values_mut().for_each(|entry| normalize(place, entry, passage));
                 }
                 _ => {}
             }
         }
         finish(field, map);
-    }
-}
-
-/// Makes an object what it is after being stored as protobuf, where an empty list is none. What was added to it since
-/// it was read is completed too.
-pub fn settle(place: u32, value: &mut Value) {
-    match (form(place), value) {
-        (Form::Struct(fields), Value::Object(map)) => settle_fields(fields, map),
-        (Form::List(Kind::Message(inner)), Value::Array(items)) => {
-            items.iter_mut().for_each(|item| settle(*inner, item));
-        }
-        _ => {}
-    }
-}
-
-fn settle_fields(fields: &[Field], map: &mut Map<String, Value>) {
-    for field in fields {
-        if let (true, Kind::Message(place)) = (field.inline, field.kind) {
-            if let Form::Struct(inner) = form(place) {
-                settle_fields(inner, map);
-            }
-            continue;
-        }
-        finish(field, map);
-        let Some(value) = map.get_mut(field.json.as_ref()) else {
-            continue;
-        };
-        match (&mut *value, field.holder, field.kind) {
-            (Value::Array(items), Holder::Slice, _) if items.is_empty() && field.omit == Omit::Never => {
-                *value = Value::Null;
-            }
-            (Value::Array(items), Holder::Slice, Kind::Message(place)) => {
-                items.iter_mut().for_each(|item| settle(place, item));
-            }
-            (Value::Object(entries), Holder::Map, Kind::Message(place)) => {
-                entries.values_mut().for_each(|entry| settle(place, entry));
-            }
-            (value, Holder::Value | Holder::Pointer, Kind::Message(place)) => settle(place, value),
-            _ => {}
-        }
     }
 }
