@@ -19,9 +19,9 @@ use std::net::SocketAddr;
 #[command(after_help = "Examples:
   stead explain webapp shop
   stead explain webapp shop -n production -o json
-  stead explain webapp shop --operator 127.0.0.1:8081    an operator at another address of this machine
+  stead explain webapp shop --operator 127.0.0.1:8081    an operator at this address of the machine
 
-It asks the operator on this machine (127.0.0.1:8081), else the leader among the operator's pods in the cluster.")]
+It asks the leader among the operator's pods in the cluster, else the operator on this machine (127.0.0.1:8081).")]
 pub struct Arguments {
     /// The kind of the object
     kind: String,
@@ -87,20 +87,24 @@ async fn answer(arguments: &Arguments, question: &ask::Question<'_>) -> Result<V
             .with_context(|| format!("no operator answers at {address}"))
             .hint("start it with --health-probe-bind-address at that address");
     }
+    // Who leads in the cluster is the one that acts there; an operator of this machine may belong to another.
+    let absent = match in_cluster(arguments, question).await {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
+    };
     let usual: SocketAddr = operator::PROBES.parse().context("the usual address is one")?;
-    match ask::at(usual, question).await {
-        Ok(answer) => {
-            tell(Line::Note, &format!("asked the operator at {usual}"));
-            Ok(answer)
-        }
-        Err(_) => {
-            let client = connection::client(connection::configuration().await?)?;
-            ask::leader(client, &arguments.operator_namespace, question)
-                .await
-                .with_context(|| format!("no operator answers at {usual}, and none in the cluster"))
-                .hint("--operator HOST:PORT names the address of its probes; --operator-namespace where its pods are")
-        }
-    }
+    let answer = ask::at(usual, question)
+        .await
+        .with_context(|| format!("no operator answers in the cluster ({absent:#}), and none at {usual}"))
+        .hint("--operator HOST:PORT names the address of its probes; --operator-namespace where its pods are")?;
+    tell(Line::Note, &format!("asked the operator at {usual}"));
+    Ok(answer)
+}
+
+/// Asks the pod that leads in the cluster, if one does.
+async fn in_cluster(arguments: &Arguments, question: &ask::Question<'_>) -> Result<Vec<Value>> {
+    let client = connection::client(connection::configuration().await?)?;
+    ask::leader(client, &arguments.operator_namespace, question).await
 }
 
 fn print(output: Output, known: &[Value]) -> Result<()> {

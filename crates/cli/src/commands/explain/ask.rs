@@ -35,18 +35,20 @@ pub async fn at(address: SocketAddr, question: &Question<'_>) -> Result<Vec<Valu
 
 /// Asks the pod that leads.
 pub async fn leader(client: Client, namespace: &str, question: &Question<'_>) -> Result<Vec<Value>> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let lease = leases.get(super::operator::NAME).await.context("no Lease of it")?;
-    let holder = lease.spec.and_then(|spec| spec.holder_identity);
-    let holder = holder.filter(|name| !name.is_empty()).context("nobody leads")?;
-    let pods: Api<Pod> = Api::namespaced(client, namespace);
-    let mut forwarded = pods
-        .portforward(&holder, &[PORT])
-        .await
-        .with_context(|| format!("no connection to pod {holder}"))?;
-    let stream = forwarded.take_stream(PORT).context("no stream to its port")?;
-    let answer = tokio::time::timeout(PATIENCE, ask(stream, question));
-    answer.await.context("it is silent")?
+    let asked = async {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+        let lease = leases.get(super::operator::NAME).await.context("no Lease of it")?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        let holder = holder.filter(|name| !name.is_empty()).context("nobody leads")?;
+        let pods: Api<Pod> = Api::namespaced(client, namespace);
+        let mut forwarded = pods
+            .portforward(&holder, &[PORT])
+            .await
+            .with_context(|| format!("no connection to pod {holder}"))?;
+        let stream = forwarded.take_stream(PORT).context("no stream to its port")?;
+        ask(stream, question).await
+    };
+    tokio::time::timeout(PATIENCE, asked).await.context("it is silent")?
 }
 
 /// HTTP by hand: one request and its answer, on a connection that is closed after it.
