@@ -207,8 +207,11 @@ pub fn keep_times_of_unchanged(live: &Value, new: &mut Value) {
     ) else {
         return;
     };
+    // Two entries of one manager are read as one, and are two all the same.
+    let count = |object: &Value| managed_fields(object).as_array().map_or(0, Vec::len);
     let same_sets =
-        before.entries.len() == after.entries.len()
+        count(live) == count(new)
+            && before.entries.len() == after.entries.len()
             && before.entries.iter().zip(&after.entries).all(|((a, one), (b, other))| {
                 a == b && one.fields == other.fields && one.api_version == other.api_version
             });

@@ -1,5 +1,7 @@
 //! `/scale`: one number of a workload, in the same form for every kind that has it.
 
+mod owners;
+
 use crate::catalogue::{Origin, Resource};
 use crate::error::{ApiError, Result};
 use crate::server::negotiate::BodyEncoding;
@@ -12,8 +14,16 @@ use crate::verbs::update::{Desired, update_object};
 use crate::verbs::write_options::{OptionsKind, WriteOptions};
 use crate::verbs::{Call, selection};
 use http::Response;
+use owners::Owners;
 use serde_json::{Map, Value, json};
+use stead_machinery::apply::{FieldSet, Kind, Writer};
 use stead_machinery::field::FieldError;
+
+const KIND: &str = "Scale";
+
+/// Stands for the replicas of a custom resource that says none, so that a write which leaves them out is told from
+/// one that wants none.
+const UNSET: i64 = i32::MIN as i64;
 
 /// Where a kind keeps what its scale shows.
 struct Paths {
@@ -51,7 +61,7 @@ pub async fn scale(call: &Call, body: Body) -> Result<Response<Body>> {
                     call.path.name
                 )));
             }
-            change(call, &options, &paths, |_| Ok(sent.clone())).await
+            rewrite(call, &options, &paths, |_| Ok(sent.clone())).await
         }
         "patch" => {
             if let Some(encoding) = patch::applies(call)? {
@@ -59,7 +69,7 @@ pub async fn scale(call: &Call, body: Body) -> Result<Response<Body>> {
             }
             let patch = Patch::read(call, body).await?;
             let schema = crate::catalogue::built_in::kind("autoscaling", "v1", "Scale");
-            change(call, &patch.options, &paths, |scale| patch.apply(scale, schema)).await
+            rewrite(call, &patch.options, &paths, |scale| patch.apply(scale, schema)).await
         }
         _ => Err(ApiError::no_such_path()),
     }
@@ -69,56 +79,55 @@ pub async fn scale(call: &Call, body: Body) -> Result<Response<Body>> {
 async fn apply_scale(call: &Call, body: Body, encoding: BodyEncoding, paths: &Paths) -> Result<Response<Body>> {
     let bytes = crate::server::body::read(body, call.shared.limits.body).await?;
     let options = WriteOptions::parse(&call.query, &call.headers, OptionsKind::Apply)?;
-    let sent = apply::document(call, &bytes, encoding, &options)?;
-    let outcome = update_object(call, &options, |old| {
-        let replicas = &sent["spec"]["replicas"];
-        if !replicas.is_null() && !replicas.is_i64() {
-            let found = crate::server::decode::json_type(replicas);
-            let (namespace, name) = (object::namespace(&sent), object::name(&sent));
-            let why = format!(
-                "failed to create typed patch object ({namespace}/{name}; autoscaling/v1, Kind=Scale): .spec.replicas: expected numeric (int or float), got {found}"
-            );
-            return Err(ApiError::new(500, "", why));
-        }
-        let mut config = json!({
-            "apiVersion": call.api_version, "kind": call.resource.kind, "metadata": {"name": call.path.name},
-        });
-        let said = sent["spec"].get("replicas");
-        if said.is_some() || is_let_go(old, paths, &options.field_manager) {
-            // A number that nobody gives any more, or that is given as null, is zero.
-            let replicas = said.and_then(Value::as_i64).unwrap_or(0);
-            check_replicas(call, replicas)?;
-            set(&mut config, &paths.spec, replicas.into());
-        }
-        let mut desired = apply::desired(call, Some(old), &config, &options)?;
-        managed::forget_times(&mut desired.object);
-        Ok(desired)
+    let sent = apply::document_of(call, &bytes, encoding, &options, (owners::API_VERSION, KIND))?;
+    change(call, &options, paths, |live| {
+        let mut scale = with_kind(|kind| apply::merged(Some(live), &sent, kind, &writer(call, &options), &options))?;
+        apply::match_path(call, &mut scale)?;
+        Ok(scale)
     })
-    .await?;
-    respond::object(200, &shown(call, &outcome.object(call).await?, paths), call.accepted)
+    .await
 }
 
-/// Whether this manager applied the replicas and is the only one who owns them, so that they go when it says no more.
-fn is_let_go(object: &Value, paths: &Paths, manager: &str) -> bool {
-    let mut owners = owners(object, paths).peekable();
-    let own =
-        |entry: &Value| entry["manager"] == manager && entry["operation"] == "Apply" && entry["subresource"] == "scale";
-    owners.peek().is_some() && owners.all(own)
+/// Changes a scale, and gives what the writer changes to them.
+async fn rewrite(
+    call: &Call,
+    options: &WriteOptions,
+    paths: &Paths,
+    make: impl Fn(&Value) -> Result<Value>,
+) -> Result<Response<Body>> {
+    change(call, options, paths, |live| {
+        let mut bare = live.clone();
+        managed::forget(&mut bare);
+        let mut scale = make(&bare)?;
+        if call.verb == "patch" {
+            apply::match_path(call, &mut scale)?;
+        }
+        if scale["spec"]["replicas"].as_i64() == Some(0) {
+            // A scale of zero replicas is written without them, so whoever scales down to zero owns nothing.
+            object::map_mut(&mut scale, "spec").remove("replicas");
+        }
+        with_kind(|kind| stead_machinery::apply::track(Some(live), &mut scale, kind, &writer(call, options)));
+        Ok(scale)
+    })
+    .await
 }
 
-/// The entries of all who own the replicas.
-fn owners<'a>(object: &'a Value, paths: &Paths) -> impl Iterator<Item = &'a Value> {
-    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
-    entries.filter(|entry| {
-        let path = paths.spec.split('.').map(|name| format!("f:{name}"));
-        let place = path.fold(&entry["fieldsV1"], |fields, name| &fields[name]);
-        !place.is_null()
+/// Runs something with scales as the rules of ownership see them.
+fn with_kind<T>(run: impl FnOnce(&Kind<'_>) -> T) -> T {
+    let schema = crate::catalogue::built_in::kind("autoscaling", "v1", KIND);
+    let fresh = || crate::protobuf::fresh(owners::API_VERSION, KIND).unwrap_or_default();
+    run(&Kind {
+        schema: schema.expect("the embedded data has every kind of Kubernetes"),
+        reset: &FieldSet::new(),
+        fresh: &fresh,
     })
 }
 
-/// Whether anybody owns the replicas.
-pub fn is_owned(resource: &Resource, object: &Value) -> bool {
-    owners(object, &paths(resource)).next().is_some()
+fn writer<'a>(call: &'a Call, options: &'a WriteOptions) -> Writer<'a> {
+    Writer {
+        api_version: owners::API_VERSION,
+        ..managed::writer(call, options)
+    }
 }
 
 /// A patch may have made a number that no scale can hold.
@@ -136,13 +145,20 @@ fn fits(call: &Call, scale: &Value) -> Result<()> {
 
 /// Custom resources judge their replicas themselves, with the rest of the object.
 fn check_replicas(call: &Call, replicas: i64) -> Result<()> {
+    if let (UNSET, Origin::Custom(custom)) = (replicas, &call.resource.origin) {
+        let path = &custom.scale.spec_replicas;
+        return Err(ApiError::bad_request(format!(
+            "the spec replicas field {path:?} cannot be empty"
+        )));
+    }
     if replicas < 0 && call.resource.origin_is_built_in() {
         let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-        return Err(ApiError::invalid("autoscaling", "Scale", &call.path.name, &[error]));
+        return Err(ApiError::invalid("autoscaling", KIND, &call.path.name, &[error]));
     }
     Ok(())
 }
 
+/// Writes the replicas of a scale that is made from the one there is, and its owners, into the object.
 async fn change(
     call: &Call,
     options: &WriteOptions,
@@ -150,7 +166,13 @@ async fn change(
     make: impl Fn(&Value) -> Result<Value>,
 ) -> Result<Response<Body>> {
     let outcome = update_object(call, options, |old| {
-        let scale = make(&shown(call, old, paths))?;
+        let owners = Owners::of(&call.resource, old, &paths.spec);
+        let mut live = shown(call, old, paths);
+        if selection::is_custom(&call.resource) && at(old, &paths.spec).is_null() {
+            live["spec"]["replicas"] = UNSET.into();
+        }
+        owners::put(&mut live, &owners.of_scale());
+        let scale = make(&live)?;
         fits(call, &scale)?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         check_replicas(call, replicas)?;
@@ -159,18 +181,14 @@ async fn change(
         for field in ["resourceVersion", "uid"] {
             object::copy_meta(&scale, &mut object, field);
         }
+        owners::put(&mut object, &owners.of_object(&scale));
         Ok(Desired {
             object,
-            ownership: Ownership::Update,
+            ownership: Ownership::Applied,
         })
     })
     .await?;
     respond::object(200, &shown(call, &outcome.object(call).await?, paths), call.accepted)
-}
-
-/// How many replicas an object wants.
-pub fn replicas(resource: &Resource, object: &Value) -> i64 {
-    at(object, &paths(resource).spec).as_i64().unwrap_or(0)
 }
 
 /// The scale of an object.

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
 use settled::Print;
-use stead_machinery::apply::{self, ApplyError, Force};
+use stead_machinery::apply::{self, ApplyError, Force, Kind, Writer};
 
 /// How often a create that loses against another becomes an update, and the other way round.
 const ATTEMPTS: usize = 5;
@@ -113,9 +113,20 @@ fn is_judged(call: &Call, record: &Record) -> bool {
 }
 
 fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptions) -> Result<Value> {
+    document_of(call, bytes, encoding, options, (&call.api_version, &call.resource.kind))
+}
+
+/// The document that is applied, which must be of this version and kind.
+pub fn document_of(
+    call: &Call,
+    bytes: &Bytes,
+    encoding: BodyEncoding,
+    options: &WriteOptions,
+    (api_version, kind): (&str, &str),
+) -> Result<Value> {
     let config = document(call, bytes, encoding, options)?;
     let sent = config["apiVersion"].as_str().unwrap_or_default();
-    if sent != call.api_version || config["kind"].as_str().unwrap_or_default() != call.resource.kind {
+    if sent != api_version || config["kind"].as_str().unwrap_or_default() != kind {
         let core = if sent.contains('/') { "" } else { "/" };
         return Err(ApiError::bad_request(format!(
             "invalid object type: {core}{sent}, Kind={}",
@@ -125,8 +136,7 @@ fn read(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptio
     Ok(config)
 }
 
-/// The document that is applied.
-pub fn document(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptions) -> Result<Value> {
+fn document(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteOptions) -> Result<Value> {
     // JSON is YAML too, and its own decoder is faster and knows duplicates. What only begins like JSON is YAML.
     let as_json = match bytes.trim_ascii_start().first() {
         Some(b'{') => decode::decode(bytes, BodyEncoding::Json, None).ok(),
@@ -156,14 +166,9 @@ pub fn document(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &Wr
 }
 
 pub fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOptions) -> Result<Desired> {
-    let force = match options.force {
-        true => Force::Yes,
-        false => Force::No,
-    };
-    let merged = managed::with_kind(call, |kind| {
-        apply::apply(live, config, kind, &managed::writer(call, options), force)
-    });
-    let object = merged.map_err(refused)?;
+    let object = managed::with_kind(call, |kind| {
+        merged(live, config, kind, &managed::writer(call, options), options)
+    })?;
     // Fields that a custom kind does not declare were refused already; what is dropped without that is not told.
     let validation = match call.resource.origin {
         Origin::BuiltIn => options.validation,
@@ -175,6 +180,21 @@ pub fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &Writ
         object,
         ownership: Ownership::Applied,
     })
+}
+
+/// What a configuration makes of the object that is there.
+pub fn merged(
+    live: Option<&Value>,
+    config: &Value,
+    kind: &Kind<'_>,
+    writer: &Writer<'_>,
+    options: &WriteOptions,
+) -> Result<Value> {
+    let force = match options.force {
+        true => Force::Yes,
+        false => Force::No,
+    };
+    apply::apply(live, config, kind, writer, force).map_err(refused)
 }
 
 /// The object must be the one that the path names.

@@ -18,20 +18,9 @@ pub enum Ownership {
 /// Gives the fields that a create or update sets to who made it.
 pub fn track(call: &Call, new: &mut Value, old: Option<&Value>, options: &WriteOptions) {
     crate::kinds::before_tracking(&call.resource, new);
-    if let Some(old) = old.filter(|_| call.path.subresource == "scale")
-        && !crate::kinds::scale::is_owned(&call.resource, old)
-    {
-        // A scale of which nobody owns anything stays untracked until somebody applies to it.
-        super::object::copy_meta(old, new, "managedFields");
-        return;
-    }
     with_kind(call, |kind| {
         apply::track(old, new, kind, &writer(call, options));
     });
-    if call.path.subresource == "scale" {
-        forget_times(new);
-        forget_zero(call, new, options);
-    }
 }
 
 /// Leaves the fields of a new state to nobody.
@@ -44,30 +33,6 @@ pub fn can_be_owned(call: &Call, new: &Value, old: Option<&Value>) -> bool {
     let schema = call.resource.schema();
     let fits = |object: &Value| apply::can_be_owned(object, schema);
     call.resource.origin_is_built_in() || (fits(new) && old.is_none_or(fits))
-}
-
-/// A scale of zero replicas is written without them, so whoever scales down to zero owns nothing.
-fn forget_zero(call: &Call, object: &mut Value, options: &WriteOptions) {
-    if crate::kinds::scale::replicas(&call.resource, object) != 0 {
-        return;
-    }
-    if let Some(Value::Array(entries)) = object["metadata"].get_mut("managedFields") {
-        entries.retain(|entry| entry["subresource"] != "scale" || entry["manager"] != options.field_manager.as_str());
-    }
-}
-
-/// Kubernetes notes no time for changes through `scale`, and sorts such entries first.
-pub fn forget_times(object: &mut Value) {
-    let Some(Value::Array(entries)) = object["metadata"].get_mut("managedFields") else {
-        return;
-    };
-    for entry in entries.iter_mut().filter(|entry| entry["subresource"] == "scale") {
-        if let Value::Object(entry) = entry {
-            entry.remove("time");
-        }
-    }
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
-    entries.sort_by_key(|entry| (text(&entry["operation"]), text(&entry["time"])));
 }
 
 /// Runs something with the kind as the rules of ownership see it.

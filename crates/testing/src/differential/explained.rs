@@ -115,18 +115,6 @@ const WHOLE: &[Whole] = &[
         },
     },
     Whole {
-        row: "Apply to a `scale` that says no replicas",
-        then: Then::Stop,
-        holds: |step, ours, theirs| {
-            let applied = what(&step.path).ends_with("/scale") && step.content_type == "application/apply-patch+yaml";
-            let silent = step
-                .body
-                .as_ref()
-                .is_some_and(|body| body["spec"].get("replicas").is_none());
-            applied && silent && ours.code == 200 && theirs.code == 200 && same_but_versions(ours, theirs)
-        },
-    },
-    Whole {
         row: "An empty list in a NetworkPolicy where there is none",
         then: Then::Stop,
         holds: |step, ours, theirs| {
