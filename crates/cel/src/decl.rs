@@ -117,6 +117,18 @@ impl Decl {
         Decl::simple(DeclShape::Bool, 0, 4)
     }
 
+    pub fn integer() -> Arc<Decl> {
+        Decl::simple(DeclShape::Int, 0, 1)
+    }
+
+    pub fn double() -> Arc<Decl> {
+        Decl::simple(DeclShape::Double, 0, 1)
+    }
+
+    pub fn timestamp() -> Arc<Decl> {
+        Decl::simple(DeclShape::DateTime, MAX_TIME_SIZE, 21)
+    }
+
     pub fn list(items: Arc<Decl>) -> Arc<Decl> {
         let max = (MAX_REQUEST_BYTES - 2) / (items.min_size + 1);
         let shape = DeclShape::List {
@@ -142,8 +154,8 @@ impl Decl {
             Shape::Any | Shape::Free => return None,
             Shape::IntOrString | Shape::Quantity => Decl::simple(DeclShape::Dyn, text_bound.unwrap_or(whole), 1),
             Shape::Boolean => Decl::boolean(),
-            Shape::Integer => Decl::simple(DeclShape::Int, 0, 1),
-            Shape::Number => Decl::simple(DeclShape::Double, 0, 1),
+            Shape::Integer => Decl::integer(),
+            Shape::Number => Decl::double(),
             Shape::String(format) => string_decl(format, limits, text_bound),
             Shape::List(list) => {
                 let items = schema.go(list.items);
@@ -214,7 +226,7 @@ fn string_decl(format: &Format, limits: &Constraints, bound: Option<u64>) -> Arc
     let whole = MAX_REQUEST_BYTES - 2;
     match format {
         Format::Byte => Decl::simple(DeclShape::Bytes, limits.max_length.unwrap_or(whole), 2),
-        Format::DateTime => Decl::simple(DeclShape::DateTime, MAX_TIME_SIZE, 21),
+        Format::DateTime => Decl::timestamp(),
         Format::Other(name) if &**name == "duration" => Decl::simple(DeclShape::Duration, MAX_TIME_SIZE, 3),
         Format::Other(name) if &**name == "date" => Decl::simple(DeclShape::Date, DATE_SIZE, DATE_SIZE),
         _ => {

@@ -4,6 +4,7 @@
 //! plan that is evaluated over JSON without copying it. [`rules`] applies all that to the
 //! `x-kubernetes-validations` of a custom resource's schema.
 
+pub mod admission;
 mod ast;
 pub mod authorizer;
 mod checker;

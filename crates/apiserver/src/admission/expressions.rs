@@ -1,115 +1,20 @@
 //! Expressions of policies and match conditions: what they see of a write.
 
+mod scope;
+
+pub use scope::{Scope, conditions_hold};
+
 use super::Review;
 use crate::auth::directory::StoreDirectory;
 use crate::auth::{Attributes, Decision, Directory, Target, User};
 use crate::catalogue::Resource;
 use crate::verbs::Call;
 use serde_json::{Value as Json, json};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
+use stead_cel::admission::{NAMESPACE, REQUEST};
 use stead_cel::authorizer::{Answer, Authorizer, Question};
-use stead_cel::decl::{Decl, type_of};
-use stead_cel::value::{Key, from_json};
-use stead_cel::{Budget, Env, EvalError, Lazy, Program, Type, Value, compile, shown};
-
-/// `object`, `oldObject`, `request`, `namespaceObject`, `params`, `authorizer`, `authorizer.requestResource`; the
-/// policy's own variables come after them.
-const BASE_VARIABLES: usize = 7;
-/// How deep an expression and the variables that it waits for may nest together: they share one stack, so it is what
-/// one expression may.
-const DEPTH_LIMIT: usize = 250;
-/// What one variable adds to how deep its own expression nests.
-const DEPTH_OF_VARIABLE: usize = 1;
-
-static REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
-    let text = Decl::string;
-    let kind = || {
-        let fields = vec![("group", text()), ("version", text()), ("kind", text())];
-        Decl::object("kubernetes.GroupVersionKind", fields)
-    };
-    let resource = || {
-        let fields = vec![("group", text()), ("version", text()), ("resource", text())];
-        Decl::object("kubernetes.GroupVersionResource", fields)
-    };
-    let user = Decl::object(
-        "kubernetes.UserInfo",
-        vec![
-            ("username", text()),
-            ("uid", text()),
-            ("groups", Decl::list(text())),
-            ("extra", Decl::map(Decl::list(text()))),
-        ],
-    );
-    Decl::object(
-        "kubernetes.AdmissionRequest",
-        vec![
-            ("kind", kind()),
-            ("resource", resource()),
-            ("subResource", text()),
-            ("requestKind", kind()),
-            ("requestResource", resource()),
-            ("requestSubResource", text()),
-            ("name", text()),
-            ("namespace", text()),
-            ("operation", text()),
-            ("userInfo", user),
-            ("dryRun", Decl::boolean()),
-            ("options", Decl::dynamic()),
-        ],
-    )
-});
-
-/// What expressions may construct beside what they read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Constructs {
-    Nothing,
-    /// `Object{...}` and `JSONPatch{...}`.
-    Patches,
-}
-
-/// The names that an expression may use.
-pub fn environment(variables: &[(String, Type)], constructs: Constructs) -> Env {
-    let fields = variables
-        .iter()
-        .map(|(name, kind)| (name.as_str(), declared(kind)))
-        .collect();
-    let env = Env::new()
-        .variable("object", Type::Dyn)
-        .variable("oldObject", Type::Dyn)
-        .variable("request", type_of(&REQUEST))
-        .variable("namespaceObject", Type::Dyn)
-        .variable("params", Type::Dyn)
-        .variable("authorizer", Type::Opaque("kubernetes.authorization.Authorizer"))
-        .variable(
-            "authorizer.requestResource",
-            Type::Opaque("kubernetes.authorization.ResourceCheck"),
-        )
-        .variable("variables", type_of(&Decl::object("kubernetes.variables", fields)));
-    match constructs {
-        Constructs::Nothing => env,
-        Constructs::Patches => {
-            let fields = vec![
-                ("op", Decl::string()),
-                ("path", Decl::string()),
-                ("from", Decl::string()),
-                ("value", Decl::dynamic()),
-            ];
-            env.constructs(Decl::object("JSONPatch", fields))
-                .constructs_below("Object")
-        }
-    }
-}
-
-/// The declaration of a variable: scalars keep their type, everything else is looked at when it is evaluated.
-fn declared(kind: &Type) -> Arc<Decl> {
-    match kind {
-        Type::Bool => Decl::boolean(),
-        Type::String => Decl::string(),
-        _ => Decl::dynamic(),
-    }
-}
+use stead_cel::value::from_json;
+use stead_cel::{Env, Program, Value, compile, shown};
 
 /// Compiles an expression, or says why not, in Kubernetes' words.
 pub fn program(source: &str, env: &Env) -> Result<Program, String> {
@@ -145,7 +50,15 @@ impl Inputs {
         Ok(inputs)
     }
 
-    pub fn new(call: &Call, review: &Review, params: Option<&Json>) -> Self {
+    /// What the match conditions of a webhook see: the objects and their kind as its rules name them, but the
+    /// resource as the client named it.
+    pub async fn of_condition(call: &Call, review: &Review, seen: &Resource) -> Result<Self, String> {
+        let mut inputs = Inputs::seen_as(call, review, seen, None).await?;
+        inputs.request["resource"] = inputs.request["requestResource"].clone();
+        Ok(inputs)
+    }
+
+    fn new(call: &Call, review: &Review, params: Option<&Json>) -> Self {
         let namespace = match review.resource.namespaced {
             true => call.shared.admission.object("/namespaces", "", &review.namespace),
             false => None,
@@ -177,139 +90,11 @@ impl Inputs {
             Value::dynamic(&self.object),
             Value::dynamic(&self.old),
             from_json(&self.request, &REQUEST).unwrap_or(Value::Null),
-            Value::dynamic(&self.namespace),
+            from_json(&self.namespace, &NAMESPACE).unwrap_or(Value::Null),
             Value::dynamic(&self.params),
             Value::authorizer(&self.asker),
             Value::resource_check(&self.asker, self.resource.clone()),
         ]
-    }
-}
-
-/// What the expressions of one policy see of one write, and what they may still cost.
-pub struct Scope<'a> {
-    variables: Variables<'a>,
-    spent: u64,
-}
-
-impl<'a> Scope<'a> {
-    pub fn new(inputs: &'a Inputs, variables: &'a [(String, Program)]) -> Self {
-        Scope {
-            variables: Variables {
-                base: inputs.values(),
-                programs: variables,
-                known: RefCell::default(),
-                spent: Cell::new(0),
-            },
-            spent: 0,
-        }
-    }
-
-    /// Evaluates one expression within what is left of the budget, and the variables that it comes to use.
-    pub fn evaluate(&mut self, program: &Program, limit: u64) -> Result<Value<'a>, EvalError> {
-        if self.spent > limit {
-            return Err(EvalError::CostLimit);
-        }
-        let mut budget = Budget::new(Budget::PER_CALL.min(limit - self.spent));
-        let seen = Seen {
-            variables: &self.variables,
-            programs: self.variables.programs,
-            depth: program.depth(),
-        };
-        let outcome = program.evaluate_lazily(&self.variables.base, &seen, &mut budget);
-        let cost = budget.spent().saturating_add(self.variables.spent.take());
-        self.spent = self.spent.saturating_add(cost);
-        outcome
-    }
-}
-
-/// Whether all match conditions hold.
-pub fn conditions_hold(
-    conditions: &[(String, Result<Program, String>)],
-    inputs: &Inputs,
-    variables: &[(String, Program)],
-) -> Result<bool, String> {
-    let mut scope = Scope::new(inputs, variables);
-    let mut problem = None;
-    for (name, program) in conditions {
-        let outcome = match program {
-            Ok(program) => scope
-                .evaluate(program, Budget::MATCH_CONDITIONS)
-                .map_err(|error| error.to_string()),
-            Err(why) => Err(why.clone()),
-        };
-        match outcome {
-            Ok(Value::Bool(true)) => {}
-            // One that does not hold decides, whatever the others do.
-            Ok(_) => return Ok(false),
-            Err(why) => problem = Some(format!("expression of match condition '{name}' failed: {why}")),
-        }
-    }
-    problem.map_or(Ok(true), Err)
-}
-
-/// A policy's own variables. Each is evaluated when an expression first comes to use it, so that one that fails, or
-/// costs much, does no harm where nobody needs it.
-struct Variables<'a> {
-    base: Vec<Value<'a>>,
-    programs: &'a [(String, Program)],
-    known: RefCell<BTreeMap<&'a str, Result<Value<'a>, EvalError>>>,
-    spent: Cell<u64>,
-}
-
-/// The variables that one expression may use.
-struct Seen<'v, 'a> {
-    variables: &'v Variables<'a>,
-    /// Those declared before the expression.
-    programs: &'a [(String, Program)],
-    /// How deep the expression nests, together with those that wait for it.
-    depth: usize,
-}
-
-impl<'a> Lazy<'a> for Seen<'_, 'a> {
-    fn place(&self) -> usize {
-        BASE_VARIABLES
-    }
-
-    fn field(&self, name: &str) -> Option<Result<Value<'a>, EvalError>> {
-        let place = self.programs.iter().position(|(known, _)| known == name)?;
-        let (name, program) = &self.programs[place];
-        let variables = self.variables;
-        if let Some(known) = variables.known.borrow().get(name.as_str()) {
-            return Some(known.clone());
-        }
-        let seen = Seen {
-            variables,
-            programs: &self.programs[..place],
-            depth: self.depth + program.depth() + DEPTH_OF_VARIABLE,
-        };
-        if seen.depth > DEPTH_LIMIT {
-            // It is not kept, as the variable can be evaluated by what is less deep.
-            return Some(Err(EvalError::TooDeep));
-        }
-        let mut budget = Budget::per_call();
-        let outcome = match program.evaluate_lazily(&variables.base, &seen, &mut budget) {
-            Err(cause) if cause != EvalError::TooDeep => Err(EvalError::invalid(format!(
-                "composited variable {name:?} fails to evaluate: {cause}"
-            ))),
-            outcome => outcome,
-        };
-        let spent = variables.spent.get().saturating_add(budget.spent());
-        variables.spent.set(spent);
-        if !matches!(outcome, Err(EvalError::TooDeep)) {
-            variables.known.borrow_mut().insert(name, outcome.clone());
-        }
-        Some(outcome)
-    }
-
-    fn whole(&self) -> Result<Value<'a>, EvalError> {
-        let mut made = BTreeMap::new();
-        // In the order of their declaration, so that none waits for another.
-        for (name, _) in self.programs {
-            if let Some(value) = self.field(name) {
-                made.insert(Key::String(name.clone().into()), value?);
-            }
-        }
-        Ok(Value::map(made))
     }
 }
 

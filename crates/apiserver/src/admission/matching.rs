@@ -32,7 +32,7 @@ struct Rule {
     groups: Vec<String>,
     versions: Vec<String>,
     resources: Vec<String>,
-    names: Vec<String>,
+    object_names: Vec<String>,
     scope: String,
 }
 
@@ -102,43 +102,23 @@ impl Matcher {
     }
 
     fn rule_matches(&self, rule: &Rule, call: &Call, review: &Review) -> bool {
-        let resource = &review.resource;
-        if !one_of(&rule.operations, review.operation.name()) || !rule.resource_matches(review) {
-            return false;
-        }
-        let scope = match (review.resource.namespaced, rule.scope.as_str()) {
-            (_, "*" | "") => true,
-            (true, scope) => scope == "Namespaced",
-            (false, scope) => scope == "Cluster",
-        };
-        if !scope || (!rule.names.is_empty() && !rule.names.contains(&review.name)) {
-            return false;
-        }
-        if one_of(&rule.groups, &resource.group) && one_of(&rule.versions, &resource.version) {
-            return true;
-        }
+        let own = &review.resource;
         // Another served version of the same objects is as good.
-        self.policy == MatchPolicy::Equivalent
-            && call.catalogue.iter().any(|other| {
-                other.storage() == resource.storage()
-                    && one_of(&rule.groups, &other.group)
-                    && one_of(&rule.versions, &other.version)
-            })
+        rule.is_about(review)
+            && (rule.names(own)
+                || self.policy == MatchPolicy::Equivalent && equivalents(call, own).any(|other| rule.names(other)))
     }
 
-    /// The version of the kind that the rules name: the write's own if they do, else the first that is equivalent.
+    /// The version of the kind that the rules name: the write's own if one does that is about the write, else the
+    /// first that is equivalent, earlier rules first.
     pub fn seen_as(&self, call: &Call, review: &Review) -> Arc<Resource> {
         let own = &review.resource;
-        let named = |resource: &Resource| {
-            self.rules
-                .iter()
-                .any(|rule| one_of(&rule.groups, &resource.group) && one_of(&rule.versions, &resource.version))
-        };
-        if named(own) {
+        let about = || self.rules.iter().filter(|rule| rule.is_about(review));
+        if about().any(|rule| rule.names(own)) {
             return own.clone();
         }
-        let mut others = call.catalogue.iter().filter(|other| other.storage() == own.storage());
-        others.find(|other| named(other)).unwrap_or(own).clone()
+        let named = about().find_map(|rule| equivalents(call, own).find(|other| rule.names(other)));
+        named.unwrap_or(own).clone()
     }
 
     fn namespace_matches(&self, call: &Call, review: &Review) -> bool {
@@ -177,6 +157,22 @@ pub enum WithoutRules {
 }
 
 impl Rule {
+    /// Whether the rule is about what is done to what, in whatever version.
+    fn is_about(&self, review: &Review) -> bool {
+        let scope = match (review.resource.namespaced, self.scope.as_str()) {
+            (_, "*" | "") => true,
+            (true, scope) => scope == "Namespaced",
+            (false, scope) => scope == "Cluster",
+        };
+        let named = self.object_names.is_empty() || self.object_names.contains(&review.name);
+        scope && named && one_of(&self.operations, review.operation.name()) && self.resource_matches(review)
+    }
+
+    /// Whether the rule names this version of a kind.
+    fn names(&self, resource: &Resource) -> bool {
+        one_of(&self.groups, &resource.group) && one_of(&self.versions, &resource.version)
+    }
+
     fn resource_matches(&self, review: &Review) -> bool {
         self.resources.iter().any(|wanted| {
             let (resource, subresource) = wanted.split_once('/').unwrap_or((wanted, ""));
@@ -208,10 +204,15 @@ fn rules(list: &Value) -> Vec<Rule> {
             groups: strings(&rule["apiGroups"]),
             versions: strings(&rule["apiVersions"]),
             resources: strings(&rule["resources"]),
-            names: strings(&rule["resourceNames"]),
+            object_names: strings(&rule["resourceNames"]),
             scope: rule["scope"].as_str().unwrap_or_default().to_string(),
         })
         .collect()
+}
+
+/// All served versions of the same objects.
+fn equivalents<'a>(call: &'a Call, own: &'a Resource) -> impl Iterator<Item = &'a Arc<Resource>> {
+    call.catalogue.iter().filter(|other| other.storage() == own.storage())
 }
 
 fn one_of(allowed: &[String], value: &str) -> bool {

@@ -11,7 +11,7 @@ use super::policies;
 use super::views::Phase;
 use crate::error::{ApiError, Result};
 use crate::verbs::Call;
-use configuration::{FailurePolicy, SideEffects};
+use configuration::{ConditionError, FailurePolicy, SideEffects};
 use exchange::Answer;
 use futures::future::join_all;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub async fn mutate(call: &Call, review: &mut Review, before: Option<Value>) -> 
     for configuration in &configurations {
         for place in 0..configuration.len() {
             let webhook = &configuration[place];
-            if meant(call, review, webhook)? {
+            if meant(call, review, webhook).await? {
                 ask_and_patch(call, review, webhook).await?;
                 answered.push((configuration.clone(), place, review.object.clone()));
             }
@@ -41,7 +41,7 @@ pub async fn mutate(call: &Call, review: &mut Review, before: Option<Value>) -> 
         for (configuration, place, left) in answered {
             let webhook = &configuration[place];
             let changed = review.object != left || review.object != seen;
-            if webhook.reinvocation && changed && meant(call, review, webhook)? {
+            if webhook.reinvocation && changed && meant(call, review, webhook).await? {
                 ask_and_patch(call, review, webhook).await?;
             }
         }
@@ -55,7 +55,7 @@ pub async fn validate(call: &Call, review: &mut Review) -> Result<()> {
     let mut wanted = Vec::new();
     for configuration in &configurations {
         for webhook in configuration.iter() {
-            if meant(call, review, webhook)? {
+            if meant(call, review, webhook).await? {
                 wanted.push(webhook);
             }
         }
@@ -96,14 +96,15 @@ fn asked(call: &Call, review: &Review, phase: Phase) -> Vec<Arc<Vec<Webhook>>> {
 }
 
 /// Whether the webhook's rules, selectors and conditions are about this write.
-fn meant(call: &Call, review: &Review, webhook: &Webhook) -> Result<bool> {
+async fn meant(call: &Call, review: &Review, webhook: &Webhook) -> Result<bool> {
     if !webhook.matcher.matches(call, review, WithoutRules::Nothing) {
         return Ok(false);
     }
-    match webhook.conditions_hold(call, review) {
+    match webhook.conditions_hold(call, review).await {
         Ok(hold) => Ok(hold),
-        Err(_) if webhook.failure == FailurePolicy::Ignore => Ok(false),
-        Err(why) => Err(ApiError::forbidden(
+        Err(ConditionError::Conversion(why)) => Err(ApiError::internal(why)),
+        Err(ConditionError::Evaluation(_)) if webhook.failure == FailurePolicy::Ignore => Ok(false),
+        Err(ConditionError::Evaluation(why)) => Err(ApiError::forbidden(
             &review.resource.group_resource(),
             &review.name,
             why,

@@ -165,6 +165,36 @@ async fn mutating_webhooks_patch_one_after_the_other_and_again_when_needed() {
 }
 
 #[tokio::test]
+async fn match_conditions_see_an_object_in_the_version_that_the_rules_name() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|_| json!({"allowed": true})).await;
+    let mut configuration = hook.configuration("scalers");
+    configuration["webhooks"][0]["rules"] = json!([{"apiGroups": ["autoscaling"], "apiVersions": ["v1"],
+        "operations": ["CREATE"], "resources": ["horizontalpodautoscalers"]}]);
+    configuration["webhooks"][0]["matchConditions"] = json!([
+        {"name": "object", "expression": "object.spec.targetCPUUtilizationPercentage == 60"},
+        {"name": "kind", "expression": "request.kind.version == 'v1' && request.requestKind.version == 'v2'"},
+        {"name": "resource", "expression": "request.resource.version == 'v2'"},
+    ]);
+    api.post(&format!("{BASE}/validatingwebhookconfigurations"), configuration)
+        .await
+        .ok();
+    for (name, used, asked) in [("low", 40, 0), ("high", 60, 1)] {
+        let target = json!({"type": "Utilization", "averageUtilization": used});
+        let scaler = json!({"metadata": {"name": name}, "spec": {"maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]}});
+        api.post(
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+            scaler,
+        )
+        .await
+        .ok();
+        assert_eq!(hook.asked.load(Ordering::SeqCst), asked, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_webhook_that_cannot_be_reached_follows_its_failure_policy() {
     let api = Api::start().await;
     let hook = Hook::serve(|_| json!({"allowed": true})).await;

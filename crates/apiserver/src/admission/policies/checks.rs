@@ -1,10 +1,11 @@
 //! Policies and bindings as they are stored, with their expressions compiled.
 
-use crate::admission::expressions::{self, Constructs};
+use crate::admission::expressions;
 use crate::admission::matching::Matcher;
 use crate::store::Record;
 use crate::verbs::object;
 use serde_json::Value;
+use stead_cel::admission::{Constructs, Names};
 use stead_cel::{Env, Program, Type};
 use stead_machinery::field::FieldError;
 
@@ -87,23 +88,19 @@ impl Policy {
         let spec = &value["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
         let items = |field: &str| spec[field].as_array().cloned().unwrap_or_default();
-        let constructs = match value["kind"].as_str() {
-            Some("MutatingAdmissionPolicy") => Constructs::Patches,
-            _ => Constructs::Nothing,
-        };
-        let (mut variables, mut types, mut broken) = (Vec::new(), Vec::new(), None);
+        let mut names = names(value);
+        let (mut variables, mut broken) = (Vec::new(), None);
         for variable in items("variables") {
             let name = text(&variable["name"]);
-            let env = expressions::environment(&types, constructs);
-            match expressions::program(&text(&variable["expression"]), &env) {
+            match expressions::program(&text(&variable["expression"]), &names.environment()) {
                 Ok(program) => {
-                    types.push((name.clone(), program.result_type().clone()));
+                    names.variables.push((name.clone(), program.result_type().clone()));
                     variables.push((name, program));
                 }
                 Err(why) => broken = Some(why),
             }
         }
-        let env = expressions::environment(&types, constructs);
+        let env = names.environment();
         let compiled = |expression: &Value| expressions::program(&text(expression), &env);
         let validations = items("validations").into_iter().map(|validation| Validation {
             source: text(&validation["expression"]),
@@ -151,15 +148,21 @@ impl Policy {
     }
 }
 
-/// What is wrong with the expressions of a policy that is being written.
-pub fn check(policy: &Value) -> Vec<FieldError> {
+/// The names that the expressions of a policy may use, without its variables.
+fn names(policy: &Value) -> Names {
     let constructs = match policy["kind"].as_str() {
         Some("MutatingAdmissionPolicy") => Constructs::Patches,
         _ => Constructs::Nothing,
     };
+    let params = policy["spec"]["paramKind"].is_object().then_some(Type::Dyn);
+    Names::untyped(params, constructs)
+}
+
+/// What is wrong with the expressions of a policy that is being written.
+pub fn check(policy: &Value) -> Vec<FieldError> {
     let spec = &policy["spec"];
     let mut errors = Vec::new();
-    let mut types: Vec<(String, Type)> = Vec::new();
+    let mut names = names(policy);
     let each = |field: &str| {
         spec[field]
             .as_array()
@@ -169,13 +172,13 @@ pub fn check(policy: &Value) -> Vec<FieldError> {
             .enumerate()
     };
     for (place, variable) in each("variables") {
-        let env = expressions::environment(&types, constructs);
         let at = format!("spec.variables[{place}].expression");
-        if let Some(kind) = checked(&variable["expression"], &at, &env, &mut errors) {
-            types.push((variable["name"].as_str().unwrap_or_default().to_string(), kind));
+        if let Some(kind) = checked(&variable["expression"], &at, &names.environment(), &mut errors) {
+            let name = variable["name"].as_str().unwrap_or_default();
+            names.variables.push((name.to_string(), kind));
         }
     }
-    let env = expressions::environment(&types, constructs);
+    let env = names.environment();
     let mut must = |value: &Value, at: String, kind: Option<(&Type, &str)>| {
         let Some(found) = checked(value, &at, &env, &mut errors) else {
             return;
@@ -233,7 +236,7 @@ pub fn check(policy: &Value) -> Vec<FieldError> {
 
 /// What is wrong with the match conditions of a webhook configuration.
 pub fn check_webhooks(configuration: &Value) -> Vec<FieldError> {
-    let env = expressions::environment(&[], Constructs::Nothing);
+    let env = Names::untyped(None, Constructs::Nothing).environment();
     let mut errors = Vec::new();
     for (number, webhook) in configuration["webhooks"].as_array().into_iter().flatten().enumerate() {
         let conditions = webhook["matchConditions"].as_array().into_iter().flatten();

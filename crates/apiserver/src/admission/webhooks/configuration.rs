@@ -1,7 +1,7 @@
 //! Webhooks as they are stored.
 
 use crate::admission::Review;
-use crate::admission::expressions::{self, Constructs, Inputs};
+use crate::admission::expressions::{self, Inputs};
 use crate::admission::matching::Matcher;
 use crate::hooks::{Endpoint, Purpose};
 use crate::store::Record;
@@ -9,6 +9,7 @@ use crate::verbs::Call;
 use serde_json::Value;
 use std::time::Duration;
 use stead_cel::Program;
+use stead_cel::admission::{Constructs, Names};
 
 const DEFAULT_TIMEOUT: u64 = 10;
 
@@ -49,7 +50,7 @@ impl Webhook {
     fn of(value: &Value) -> Webhook {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
         let timeout = Duration::from_secs(value["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIMEOUT).clamp(1, 30));
-        let env = expressions::environment(&[], Constructs::Nothing);
+        let env = Names::untyped(None, Constructs::Nothing).environment();
         let conditions = value["matchConditions"].as_array().into_iter().flatten();
         Webhook {
             name: text(&value["name"]),
@@ -76,11 +77,23 @@ impl Webhook {
         }
     }
 
-    /// Whether all match conditions hold.
-    pub fn conditions_hold(&self, call: &Call, review: &Review) -> Result<bool, String> {
+    /// Whether all match conditions hold of the write as the webhook's rules see it.
+    pub async fn conditions_hold(&self, call: &Call, review: &Review) -> Result<bool, ConditionError> {
         if self.conditions.is_empty() {
             return Ok(true);
         }
-        expressions::conditions_hold(&self.conditions, &Inputs::new(call, review, None), &[])
+        let seen = self.matcher.seen_as(call, review);
+        let inputs = Inputs::of_condition(call, review, &seen)
+            .await
+            .map_err(ConditionError::Conversion)?;
+        expressions::conditions_hold(&self.conditions, &inputs, &[]).map_err(ConditionError::Evaluation)
     }
+}
+
+/// Why it is not known whether a webhook is meant.
+#[derive(Debug)]
+pub enum ConditionError {
+    /// The objects could not be converted to the version that its rules name; this is nothing that it may ignore.
+    Conversion(String),
+    Evaluation(String),
 }
