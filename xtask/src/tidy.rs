@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("stead-apis", &["stead-machinery"]),
     ("stead-apiserver", &["stead-machinery", "stead-cel"]),
     ("stead", &["stead-machinery"]),
-    ("stead-cluster", &["stead", "stead-machinery"]),
+    ("stead-cluster", &["stead", "stead-cel", "stead-machinery"]),
     ("stead-webapp", &["stead", "stead-apis", "stead-machinery"]),
     (
         "stead-test",

@@ -18,6 +18,7 @@ pub mod namespaces;
 pub mod node_lifecycle;
 pub mod ownership;
 pub mod pods;
+pub mod policy_types;
 pub mod quota;
 pub mod replicas;
 pub mod role_aggregation;
@@ -92,6 +93,7 @@ pub fn add_to(manager: &Manager, settings: &Settings) {
     disruption::add_to(manager);
     quota::add_to(manager);
     role_aggregation::add_to(manager);
+    policy_types::add_to(manager);
     autoscaler::add_to(manager);
     volumes::add_to(manager, settings.volumes.clone());
     addresses::add_to(manager);

@@ -20,17 +20,22 @@ impl Served {
 
 /// Every kind, each in the version that its group prefers.
 pub async fn kinds(client: &kube::Client) -> Result<Vec<Served>, Error> {
+    Ok(groups(client).await?.iter().flat_map(preferred).collect())
+}
+
+/// Every group as discovery tells it, with all its versions and their resources.
+pub async fn groups(client: &kube::Client) -> Result<Vec<Value>, Error> {
     let mut found = Vec::new();
     for path in ["/api", "/apis"] {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let request = Request::get(path).header("Accept", accept).body(Vec::new());
         let request = request.map_err(|error| Error::api("discovery", kube::Error::HttpError(error)))?;
-        let answer: Value = client
+        let mut answer: Value = client
             .request(request)
             .await
             .map_err(|error| Error::api("discovery", error))?;
-        for group in answer["items"].as_array().into_iter().flatten() {
-            found.extend(preferred(group));
+        if let Value::Array(groups) = answer["items"].take() {
+            found.extend(groups);
         }
     }
     Ok(found)
