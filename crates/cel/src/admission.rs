@@ -109,30 +109,51 @@ pub struct Names {
     pub object: Type,
     /// The type of `params`; a policy that names no kind of parameters cannot name them either.
     pub params: Option<Type>,
-    /// The policy's own variables that were declared before.
-    pub variables: Vec<(String, Type)>,
+    /// The policy's own variables that were declared before; webhooks have none.
+    pub variables: Option<Vec<(String, Type)>>,
     pub constructs: Constructs,
 }
 
 impl Names {
-    /// The names where no schema is known.
-    pub fn untyped(params: Option<Type>, constructs: Constructs) -> Self {
+    /// The names of a policy's expressions.
+    pub fn of_policy(object: Type, params: Option<Type>, constructs: Constructs) -> Self {
         Names {
-            object: Type::Dyn,
+            object,
             params,
-            variables: Vec::new(),
+            variables: Some(Vec::new()),
             constructs,
         }
     }
 
+    /// The names of a webhook's match conditions.
+    pub fn of_webhook() -> Self {
+        Names {
+            object: Type::Dyn,
+            params: None,
+            variables: None,
+            constructs: Constructs::Nothing,
+        }
+    }
+
+    /// Adds a variable for the expressions after it.
+    pub fn declare(&mut self, name: &str, kind: Type) {
+        self.variables.get_or_insert_default().push((name.to_string(), kind));
+    }
+
     /// The names that an expression may use.
     pub fn environment(&self) -> Env {
-        let variables = self.variables.iter();
-        let fields = variables.map(|(name, kind)| (name.as_str(), declared(kind))).collect();
         let (params, kind) = match &self.params {
             Some(kind) => ("params", kind.clone()),
             None => (UNNAMED, Type::Dyn),
         };
+        let (variables, fields) = match &self.variables {
+            Some(variables) => ("variables", variables.as_slice()),
+            None => (UNNAMED, [].as_slice()),
+        };
+        let fields = fields
+            .iter()
+            .map(|(name, kind)| (name.as_str(), Decl::typed(known(kind))))
+            .collect();
         let env = Env::new()
             .variable("object", self.object.clone())
             .variable("oldObject", self.object.clone())
@@ -144,7 +165,7 @@ impl Names {
                 "authorizer.requestResource",
                 Type::Opaque("kubernetes.authorization.ResourceCheck"),
             )
-            .variable("variables", type_of(&Decl::object("kubernetes.variables", fields)));
+            .variable(variables, type_of(&Decl::object("kubernetes.variables", fields)));
         match self.constructs {
             Constructs::Nothing => env,
             Constructs::Patches => {
@@ -161,16 +182,14 @@ impl Names {
     }
 }
 
-/// The declaration of a variable. Of objects nothing is known where they are used.
-fn declared(kind: &Type) -> Arc<Decl> {
+/// What is known of a variable where it is used: of objects nothing, and nothing of types that only functions know.
+fn known(kind: &Type) -> Type {
     match kind {
-        Type::Bool => Decl::boolean(),
-        Type::String => Decl::string(),
-        Type::Int => Decl::integer(),
-        Type::Double => Decl::double(),
-        Type::Timestamp => Decl::timestamp(),
-        Type::List(items) => Decl::list(declared(items)),
-        Type::Map(key, values) if matches!(**key, Type::String) => Decl::map(declared(values)),
-        _ => Decl::dynamic(),
+        Type::List(items) => Type::list(known(items)),
+        Type::Map(key, values) => Type::map(known(key), known(values)),
+        Type::Object(_) | Type::Opaque(_) | Type::Optional(_) | Type::Type(_) | Type::Param(_) | Type::Error => {
+            Type::Dyn
+        }
+        scalar => scalar.clone(),
     }
 }

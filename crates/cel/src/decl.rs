@@ -29,6 +29,8 @@ pub struct Decl {
 #[derive(Debug)]
 pub enum DeclShape {
     Dyn,
+    /// What no schema describes, but the checker knows.
+    Typed(Type),
     Bool,
     Int,
     Double,
@@ -88,6 +90,11 @@ impl Decl {
     /// Anything, with nothing known about it.
     pub fn dynamic() -> Arc<Decl> {
         Decl::simple(DeclShape::Dyn, MAX_REQUEST_BYTES - 2, 1)
+    }
+
+    /// A value of this type, of which nothing else is known.
+    pub fn typed(kind: Type) -> Arc<Decl> {
+        Decl::simple(DeclShape::Typed(kind), MAX_REQUEST_BYTES - 2, 1)
     }
 
     /// An object with these fields, for variables that no schema describes.
@@ -209,6 +216,7 @@ impl Decl {
 pub fn type_of(decl: &Arc<Decl>) -> Type {
     match &decl.shape {
         DeclShape::Dyn => Type::Dyn,
+        DeclShape::Typed(kind) => kind.clone(),
         DeclShape::Bool => Type::Bool,
         DeclShape::Int => Type::Int,
         DeclShape::Double => Type::Double,

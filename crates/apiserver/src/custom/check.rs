@@ -275,7 +275,11 @@ fn schema_errors(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
     broken.extend(rules::form_errors(schemas.at(root), at));
     if !convertible {
         // Where a path leads is only known in a schema that can be read.
-        broken.retain(|error| !error.field.ends_with(".fieldPath") || error.detail != "must be a valid path");
+        broken.retain(|error| {
+            let of_path = error.field.ends_with(".fieldPath") && error.detail == "must be a valid path";
+            let below = error.field.strip_prefix(at).unwrap_or_default();
+            !of_path || part(schema, below).is_some_and(structural::is_convertible)
+        });
     }
     // Rules are only read where the types that they are about are sound.
     let rules = match sound {
@@ -286,6 +290,24 @@ fn schema_errors(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
     };
     errors.extend(broken);
     errors.extend(rules);
+}
+
+/// The part of a schema that the path of an error leads to.
+fn part<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
+    if path.starts_with(".x-kubernetes-validations") {
+        return Some(schema);
+    }
+    for name in ["items", "additionalProperties"] {
+        if let Some(rest) = path.strip_prefix('.').and_then(|path| path.strip_prefix(name)) {
+            return part(&schema[name], rest);
+        }
+    }
+    let rest = path.strip_prefix(".properties[")?;
+    let properties = schema["properties"].as_object()?;
+    properties.iter().find_map(|(name, property)| {
+        let rest = rest.strip_prefix(name.as_str())?.strip_prefix(']')?;
+        part(property, rest)
+    })
 }
 
 fn names_errors(names: &Value, errors: &mut Vec<FieldError>) {

@@ -58,19 +58,18 @@ pub async fn apply(
         if !call.path.subresource.is_empty() {
             return Err(call.not_found());
         }
-        let mut created = desired(call, None, &config, options)?;
+        let mut created = fitted(call, None, &config, options)?;
         let uid = object::meta(&config, "uid");
         if !uid.is_empty() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(ApiError::conflict(&call.group_resource(), &call.path.name, why));
         }
+        match_path(call, &mut created)?;
         // An apply may name the version that it expects; where there is no object there is nothing to compare it
         // with, and Kubernetes creates one. Clients use it to say "create, but never change".
-        if let Some(meta) = created.object.get_mut("metadata").and_then(Value::as_object_mut) {
-            meta.remove("resourceVersion");
-        }
-        match create_object(call, created.object, Ownership::Applied, options).await {
+        object::metadata_mut(&mut created).remove("resourceVersion");
+        match create_object(call, created, Ownership::Applied, options).await {
             Err(error) if error.reason == "AlreadyExists" => {}
             other => return other?.answer(call, 201).await,
         }
@@ -165,7 +164,17 @@ fn document(call: &Call, bytes: &Bytes, encoding: BodyEncoding, options: &WriteO
     Ok(config)
 }
 
-pub fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOptions) -> Result<Desired> {
+fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOptions) -> Result<Desired> {
+    let mut object = fitted(call, live, config, options)?;
+    match_path(call, &mut object)?;
+    Ok(Desired {
+        object,
+        ownership: Ownership::Applied,
+    })
+}
+
+/// What a configuration makes of an object of this kind.
+fn fitted(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOptions) -> Result<Value> {
     let object = managed::with_kind(call, |kind| {
         merged(live, config, kind, &managed::writer(call, options), options)
     })?;
@@ -174,12 +183,7 @@ pub fn desired(call: &Call, live: Option<&Value>, config: &Value, options: &Writ
         Origin::BuiltIn => options.validation,
         Origin::Custom(_) => FieldValidation::Ignore,
     };
-    let mut object = call.fit_or(object, validation, |_, why| unfit(call, config, &why))?;
-    match_path(call, &mut object)?;
-    Ok(Desired {
-        object,
-        ownership: Ownership::Applied,
-    })
+    call.fit_or(object, validation, |_, why| unfit(call, config, &why))
 }
 
 /// What a configuration makes of the object that is there.

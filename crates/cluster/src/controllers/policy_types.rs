@@ -109,12 +109,7 @@ fn warnings(spec: &Value, types: &Types) -> Vec<Value> {
 
 /// Why an expression does not fit objects of this type.
 fn misfit(spec: &Value, expression: &str, object: &Type, params: Option<&Type>) -> Option<String> {
-    let mut names = Names {
-        object: object.clone(),
-        params: params.cloned(),
-        variables: Vec::new(),
-        constructs: Constructs::Nothing,
-    };
+    let mut names = Names::of_policy(object.clone(), params.cloned(), Constructs::Nothing);
     for variable in list(&spec["variables"]) {
         let text = |field: &str| variable[field].as_str().unwrap_or_default();
         // What does not fit itself may be anything to those who use it.
@@ -122,7 +117,7 @@ fn misfit(spec: &Value, expression: &str, object: &Type, params: Option<&Type>) 
             Ok(program) => program.result_type().clone(),
             Err(_) => Type::Dyn,
         };
-        names.variables.push((text("name").to_string(), kind));
+        names.declare(text("name"), kind);
     }
     let issues = compile(expression, &names.environment()).err()?;
     Some(shown(&issues, expression))

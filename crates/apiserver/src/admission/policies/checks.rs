@@ -94,7 +94,7 @@ impl Policy {
             let name = text(&variable["name"]);
             match expressions::program(&text(&variable["expression"]), &names.environment()) {
                 Ok(program) => {
-                    names.variables.push((name.clone(), program.result_type().clone()));
+                    names.declare(&name, program.result_type().clone());
                     variables.push((name, program));
                 }
                 Err(why) => broken = Some(why),
@@ -155,7 +155,7 @@ fn names(policy: &Value) -> Names {
         _ => Constructs::Nothing,
     };
     let params = policy["spec"]["paramKind"].is_object().then_some(Type::Dyn);
-    Names::untyped(params, constructs)
+    Names::of_policy(Type::Dyn, params, constructs)
 }
 
 /// What is wrong with the expressions of a policy that is being written.
@@ -173,10 +173,9 @@ pub fn check(policy: &Value) -> Vec<FieldError> {
     };
     for (place, variable) in each("variables") {
         let at = format!("spec.variables[{place}].expression");
-        if let Some(kind) = checked(&variable["expression"], &at, &names.environment(), &mut errors) {
-            let name = variable["name"].as_str().unwrap_or_default();
-            names.variables.push((name.to_string(), kind));
-        }
+        // What is wrong with a variable is told once, and not again of those who use it.
+        let kind = checked(&variable["expression"], &at, &names.environment(), &mut errors);
+        names.declare(variable["name"].as_str().unwrap_or_default(), kind.unwrap_or(Type::Dyn));
     }
     let env = names.environment();
     let mut must = |value: &Value, at: String, kind: Option<(&Type, &str)>| {
@@ -236,7 +235,7 @@ pub fn check(policy: &Value) -> Vec<FieldError> {
 
 /// What is wrong with the match conditions of a webhook configuration.
 pub fn check_webhooks(configuration: &Value) -> Vec<FieldError> {
-    let env = Names::untyped(None, Constructs::Nothing).environment();
+    let env = Names::of_webhook().environment();
     let mut errors = Vec::new();
     for (number, webhook) in configuration["webhooks"].as_array().into_iter().flatten().enumerate() {
         let conditions = webhook["matchConditions"].as_array().into_iter().flatten();

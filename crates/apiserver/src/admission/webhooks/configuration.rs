@@ -9,7 +9,7 @@ use crate::verbs::Call;
 use serde_json::Value;
 use std::time::Duration;
 use stead_cel::Program;
-use stead_cel::admission::{Constructs, Names};
+use stead_cel::admission::Names;
 
 const DEFAULT_TIMEOUT: u64 = 10;
 
@@ -50,7 +50,7 @@ impl Webhook {
     fn of(value: &Value) -> Webhook {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
         let timeout = Duration::from_secs(value["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIMEOUT).clamp(1, 30));
-        let env = Names::untyped(None, Constructs::Nothing).environment();
+        let env = Names::of_webhook().environment();
         let conditions = value["matchConditions"].as_array().into_iter().flatten();
         Webhook {
             name: text(&value["name"]),
