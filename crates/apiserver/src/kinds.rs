@@ -73,11 +73,23 @@ fn drop_fields(object: &mut Value, names: &[&str]) {
     }
 }
 
-/// The range of a node that is named once is named in both fields.
+/// The range of a node that is named once is named in both fields; where they differ the single one counts.
 fn one_range(node: &mut Value) {
-    let range = node["spec"]["podCIDR"].clone();
-    if range.is_string() && node["spec"]["podCIDRs"][0] != range {
-        node["spec"]["podCIDRs"] = json!([range]);
+    let Some(Value::Object(spec)) = node.get_mut("spec") else {
+        return;
+    };
+    let single = spec.get("podCIDR").and_then(Value::as_str).unwrap_or_default();
+    let first = spec.get("podCIDRs").and_then(|ranges| ranges[0].as_str());
+    match first {
+        Some(first) if single.is_empty() => {
+            let first = Value::from(first);
+            spec.insert("podCIDR".to_string(), first);
+        }
+        first if !single.is_empty() && first != Some(single) => {
+            let ranges = json!([single]);
+            spec.insert("podCIDRs".to_string(), ranges);
+        }
+        _ => {}
     }
 }
 

@@ -269,6 +269,52 @@ spec: {policyName: taste, validationActions: [Deny]}
     );
 }
 
+#[test]
+fn the_author_of_a_policy_is_told_what_cannot_fit_the_kinds_it_names() {
+    let Some(up) = cluster() else { return };
+    up.apply(WELLS.split("---").next().unwrap_or_default());
+    eventually("the definition is served", PATIENCE, || {
+        let told = up.kubectl(&["explain", "wells.spec.depth"]).output();
+        match told.expect("kubectl starts").status.success() {
+            true => Ok(()),
+            false => Err("nothing to explain".to_string()),
+        }
+    });
+    up.apply(
+        r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: odd}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: ["*"], resources: [deployments, deployments/scale]}
+    - {apiGroups: [water.example.com], apiVersions: [v1], operations: ["*"], resources: [wells]}
+    - {apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [events]}
+  variables:
+  - {name: size, expression: "object.spec.replicas"}
+  - {name: names, expression: "object.metadata.labels.map(name, name)"}
+  - {name: wrong, expression: "object.nowhere"}
+  validations:
+  - {expression: "object.kind == 'Event' || object.spec.replicas > 1"}
+  - {expression: "object.spec.depth > 'deep'", messageExpression: "'of ' + object.metadata.name"}
+  - {expression: "variables.size > 'a' && variables.wrong == 1 && variables.names.all(name, name > 1)"}
+  - {expression: "object.spec.template.spec.containers.all(c, c.ports.all(p, p.containerPort > 1 && p.hostPort == 'x'))"}
+  - {expression: "object.spec.strategy.rollingUpdate.maxSurge == 1 && namespaceObject.metadata.name == 'a' && request.name == 'b'"}
+  - {expression: "object.spec.template.spec.containers[0].resources.requests['cpu'] == '1'"}
+  - {expression: "authorizer.group('').resource('pods').check('get').allowed() && size(object.metadata.creationTimestamp) > 1"}
+"#,
+    );
+    let told = eventually("the policy is looked at", PATIENCE, || {
+        let told = up.run(&["get", "validatingadmissionpolicy", "odd", "-o", "jsonpath={.status}"]);
+        match told.contains("observedGeneration") {
+            true => Ok(told),
+            false => Err(told),
+        }
+    });
+    assert_eq!(told, include_str!("extension/typechecking.json").trim_end());
+}
+
 fn check(asked: &Asked<ConfigMap>) -> Result<Vec<String>, Denial> {
     let data = asked.object.as_ref().and_then(|object| object.data.as_ref());
     match data.and_then(|data| data.get("colour")).map(String::as_str) {
