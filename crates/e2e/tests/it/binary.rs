@@ -92,18 +92,26 @@ impl Up {
 
     /// An API server for a story that is the same on both: ours, or the real one where `STEAD_E2E_ON` says so.
     pub fn either() -> Option<Up> {
+        Self::either_with(Parts::Api)
+    }
+
+    /// The same with these parts of the control plane.
+    pub fn either_with(parts: Parts) -> Option<Up> {
         match std::env::var(ON).as_deref() {
-            Ok("kubernetes") => Self::kubernetes(),
-            Ok("embedded") | Err(_) => Self::start(&["--ephemeral"]),
+            Ok("kubernetes") => Self::kubernetes(parts),
+            Ok("embedded") | Err(_) => match parts {
+                Parts::Api => Self::start(&["--ephemeral"]),
+                Parts::All => Self::whole(&["--ephemeral", "--parts", "api,controllers,scheduler"]),
+            },
             Ok(other) => panic!("{ON}={other}: it is `embedded` or `kubernetes`"),
         }
     }
 
-    fn kubernetes() -> Option<Up> {
+    fn kubernetes(parts: Parts) -> Option<Up> {
         // A story that is asynchronous itself cannot wait for another runtime on its own thread.
-        let starting = std::thread::spawn(|| {
+        let starting = std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-            runtime.block_on(Kubernetes::start(Parts::Api))
+            runtime.block_on(Kubernetes::start(parts))
         });
         match starting.join().expect("it does not panic") {
             Ok(cluster) => Some(Up {
