@@ -106,12 +106,12 @@ async fn reconciles(
         named && kind
     });
     let answer: Vec<Value> = asked
-        .map(|controller| describe(controller, question.key.as_deref()))
+        .map(|controller| describe(&facts, controller, question.key.as_deref()))
         .collect();
     axum::Json(answer).into_response()
 }
 
-fn describe(controller: &ControllerHandle, key: Option<&str>) -> Value {
+fn describe(facts: &Facts, controller: &ControllerHandle, key: Option<&str>) -> Value {
     let Some(text) = key else {
         return json!({"controller": &*controller.name, "keys": controller.history.keys()});
     };
@@ -119,6 +119,8 @@ fn describe(controller: &ControllerHandle, key: Option<&str>) -> Value {
         Some((namespace, name)) => Key::namespaced(namespace, name),
         None => Key::cluster(text),
     };
+    let stores = controller.root.iter().flat_map(|root| facts.cache.facts_of(root));
+    let uid = stores.filter_map(|store| store.version(&key)?.1).next();
     let now = tokio::time::Instant::now();
     let (due, reasons, failures) = controller.queue.inspect(|ledger| {
         let due = ledger
@@ -129,6 +131,8 @@ fn describe(controller: &ControllerHandle, key: Option<&str>) -> Value {
     json!({
         "controller": &*controller.name,
         "key": key,
+        "kind": controller.root.as_ref().map(|root| json!({"apiVersion": root.api_version(), "plural": root.plural})),
+        "uid": uid,
         "story": controller.history.of(&key),
         "nextInSeconds": due,
         "nextBecause": reasons,

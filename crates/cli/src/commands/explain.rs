@@ -82,10 +82,17 @@ async fn namespace(arguments: &Arguments) -> String {
 
 async fn answer(arguments: &Arguments, question: &ask::Question<'_>) -> Result<Vec<Value>> {
     if let Some(address) = arguments.operator {
-        return ask::at(address, question)
+        let answer = ask::at(address, question)
             .await
             .with_context(|| format!("no operator answers at {address}"))
-            .hint("start it with --health-probe-bind-address at that address");
+            .hint("start it with --health-probe-bind-address at that address")?;
+        if is_of_another_cluster(&answer, question).await {
+            tell(
+                Line::Note,
+                "that operator looks after another cluster than the kubeconfig's",
+            );
+        }
+        return Ok(answer);
     }
     // Who leads in the cluster is the one that acts there; an operator of this machine may belong to another.
     let absent = match in_cluster(arguments, question).await {
@@ -97,8 +104,29 @@ async fn answer(arguments: &Arguments, question: &ask::Question<'_>) -> Result<V
         .await
         .with_context(|| format!("no operator answers in the cluster ({absent:#}), and none at {usual}"))
         .hint("--operator HOST:PORT names the address of its probes; --operator-namespace where its pods are")?;
+    if is_of_another_cluster(&answer, question).await {
+        return Err(anyhow!("the operator at {usual} looks after another cluster"))
+            .hint("--operator HOST:PORT names the address of its probes; of several `stead up` on a machine, only the first has one");
+    }
     tell(Line::Note, &format!("asked the operator at {usual}"));
     Ok(answer)
+}
+
+/// Whether the object that an operator knows is another than the one of that name in the cluster of the kubeconfig.
+async fn is_of_another_cluster(answer: &[Value], question: &ask::Question<'_>) -> bool {
+    // Without a cluster to compare with, nobody has asked about another one.
+    let Ok(client) = connection::configuration().await.and_then(connection::client) else {
+        return false;
+    };
+    for one in answer {
+        if let Some(known) = one["uid"].as_str()
+            && let Ok(there) = ask::uid(&client, &one["kind"], question).await
+            && there.as_deref() != Some(known)
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Asks the pod that leads in the cluster, if one does.

@@ -81,6 +81,17 @@ async fn an_operator_explains_itself_and_sends_traces() {
     })
     .await
     .expect("a trace");
+    let Some(other) = Up::start(&["--ephemeral"]) else {
+        return;
+    };
+    let foreign = explain("table").env("KUBECONFIG", &other.kubeconfig).output();
+    let noted = String::from_utf8_lossy(&foreign.expect("the program starts").stderr).into_owned();
+    assert!(noted.contains("looks after another cluster"), "{noted}");
+    let own = explain("table").output().expect("the program starts");
+    assert!(
+        !String::from_utf8_lossy(&own.stderr).contains("another cluster"),
+        "{own:?}"
+    );
     let unknown = command(&binary, up.place.path())
         .env("KUBECONFIG", &up.kubeconfig)
         .args(["explain", "webapp", "nobody", "--operator", &probes])

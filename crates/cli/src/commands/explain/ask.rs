@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -49,6 +50,27 @@ pub async fn leader(client: Client, namespace: &str, question: &Question<'_>) ->
         ask(stream, question).await
     };
     tokio::time::timeout(PATIENCE, asked).await.context("it is silent")?
+}
+
+/// The identity of the object in question in a cluster, if it is there.
+pub async fn uid(client: &Client, kind: &Value, question: &Question<'_>) -> Result<Option<String>> {
+    let text = |name: &str| kind[name].as_str().unwrap_or_default().to_owned();
+    let api_version = text("apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let resource = ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: question.kind.to_owned(),
+        plural: text("plural"),
+        api_version: api_version.clone(),
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), question.namespace, &resource);
+    match tokio::time::timeout(PATIENCE, api.get(question.name)).await? {
+        Ok(object) => Ok(object.metadata.uid),
+        // A cluster that does not know the kind has no such object either.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// HTTP by hand: one request and its answer, on a connection that is closed after it.
