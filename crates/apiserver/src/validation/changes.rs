@@ -301,8 +301,14 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     }
     let (mut ours, mut theirs) = (new.value.clone(), old.value.clone());
     for list in lists {
-        for container in new.at(list).items().filter(|c| c.at("image").is_empty()) {
-            errors.required(&container.at("image"), "");
+        for container in new.at(list).items() {
+            let image = container.at("image");
+            if image.is_empty() {
+                errors.required(&image, "");
+            }
+            if image.text().trim() != image.text() {
+                errors.invalid(&image, "must not have leading or trailing whitespace");
+            }
         }
         for spec in [&mut ours, &mut theirs] {
             for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -311,6 +317,18 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
                 }
             }
         }
+    }
+    // A deadline may come and be brought forward; with a worse one nothing else is looked at.
+    let (deadline, before) = (new.at("activeDeadlineSeconds"), old.at("activeDeadlineSeconds"));
+    match (deadline.number(), before.number()) {
+        (Some(seconds), _) if i32::try_from(seconds).is_err() || seconds < 0 => {
+            return errors.invalid(&deadline, "must be between 0 and 2147483647, inclusive");
+        }
+        (Some(seconds), Some(before)) if before < seconds => {
+            return errors.invalid(&deadline, "must be less than or equal to previous value");
+        }
+        (None, Some(_)) => errors.invalid(&deadline, "must not update from a positive integer to nil value"),
+        _ => {}
     }
     let added = old.at("tolerations").items().all(|known| {
         let same =

@@ -92,7 +92,7 @@ pub fn malformed(shape: &Shape, text: &str, schema: Option<SchemaRef<'_>>) -> Op
             };
             Some(format!("illegal base64 data at input byte {at}"))
         }
-        Shape::String(Format::DateTime) if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => {
+        Shape::String(Format::DateTime) if text.parse::<jiff::Timestamp>().is_err() => {
             let micro = schema.and_then(type_name).is_some_and(|(_, name)| name == "MicroTime");
             let fraction = if micro { ".000000" } else { "" };
             let (rest, part) = unread(text);
