@@ -161,7 +161,7 @@ fn version_errors(spec: &Value, errors: &mut Vec<FieldError>) {
         let complaints = dns1035_label(name);
         if !complaints.is_empty() {
             errors.push(FieldError::invalid(format!("{at}.name"), name, complaints.join(",")));
-            if index == 0 {
+            if index == 0 && !name.is_empty() {
                 // The first version is also kept where versions had their place when there was only one.
                 errors.push(FieldError::invalid("spec.version", name, complaints.join(",")));
             }

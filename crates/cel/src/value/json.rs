@@ -22,6 +22,10 @@ pub fn from_json<'a>(json: &'a Json, decl: &'a Decl) -> Result<Value<'a>, EvalEr
             },
         },
         Json::String(text) => return from_text(text, decl),
+        // A list is the one thing that gets here although a text belongs there.
+        Json::Array(_) if is_text(decl) => {
+            return Err(EvalError::invalid("invalid data, expected string, got []interface {}"));
+        }
         Json::Array(items) => {
             static ATOMIC: Topology = Topology::Atomic;
             let (decl, topology) = match &decl.shape {
@@ -32,6 +36,12 @@ pub fn from_json<'a>(json: &'a Json, decl: &'a Decl) -> Result<Value<'a>, EvalEr
         }
         Json::Object(map) => Value::Map(Map::Json { map, decl }),
     })
+}
+
+/// Whether values with this declaration are texts in JSON.
+fn is_text(decl: &Decl) -> bool {
+    use DeclShape::{Bytes, Date, DateTime, Duration, String};
+    matches!(decl.shape, String | Bytes | Duration | Date | DateTime)
 }
 
 fn from_text<'a>(text: &'a str, decl: &Decl) -> Result<Value<'a>, EvalError> {
