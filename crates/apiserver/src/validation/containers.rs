@@ -32,20 +32,21 @@ pub fn check(spec: &Field<'_>, volumes: &BTreeSet<String>, errors: &mut Errors) 
         errors.required(&mains, "");
     }
     errors.unique(&mains, "name");
+    let grace = spec.at("terminationGracePeriodSeconds").number();
     for container in mains.items() {
-        one(&container, volumes, Role::Main, errors);
+        one(&container, volumes, Role::Main, grace, errors);
     }
     let taken: BTreeSet<&str> = mains.items().map(|c| c.at("name").text()).collect();
     errors.unique(&inits, "name");
     for container in inits.items() {
-        one(&container, volumes, Role::Init, errors);
+        one(&container, volumes, Role::Init, grace, errors);
         if taken.contains(container.at("name").text()) {
             errors.duplicate(&container.at("name"));
         }
     }
 }
 
-fn one(container: &Field<'_>, volumes: &BTreeSet<String>, role: Role, errors: &mut Errors) {
+fn one(container: &Field<'_>, volumes: &BTreeSet<String>, role: Role, grace: Option<i64>, errors: &mut Errors) {
     errors.named(&container.at("name"), names::dns1123_label);
     let image = container.at("image");
     if image.is_empty() {
@@ -74,7 +75,7 @@ fn one(container: &Field<'_>, volumes: &BTreeSet<String>, role: Role, errors: &m
                     "may not be set for init containers without restartPolicy=Always",
                 );
             }
-            _ => probes::check(&probe, errors),
+            _ => probes::check(&probe, grace, errors),
         }
         let successes = probe.at("successThreshold");
         if name != "readinessProbe" && successes.number().is_some_and(|n| n != 1) {
@@ -87,9 +88,10 @@ fn one(container: &Field<'_>, volumes: &BTreeSet<String>, role: Role, errors: &m
             &lifecycle,
             "may not be set for init containers without restartPolicy=Always",
         );
+        return;
     }
     for hook in ["postStart", "preStop"] {
-        probes::handler(&lifecycle.at(hook), errors);
+        probes::handler(&lifecycle.at(hook), grace, errors);
     }
 }
 

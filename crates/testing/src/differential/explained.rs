@@ -3,6 +3,8 @@
 //! A rule here hides a difference from the search, so each is as narrow as its reason, and a test holds that its
 //! row exists. What differs in the nature of two runs, such as times, is no difference and is not here.
 
+mod past;
+
 use super::compare::{message, what};
 use super::sequence::Step;
 use super::side::Answer;
@@ -152,15 +154,7 @@ const WHOLE: &[Whole] = &[
         then: Then::Stop,
         holds: |step, ours, theirs| {
             let applied = what(&step.path) == "things" && step.content_type == "application/apply-patch+yaml";
-            let sent = step.body.as_ref().map_or(&Value::Null, |body| &body["metadata"]);
-            let null = ["labels", "annotations"].iter().any(|name| {
-                let entries = sent[name].as_object().into_iter().flatten();
-                entries.into_iter().any(|(_, value)| value.is_null())
-            });
-            let empty = ["finalizers", "ownerReferences"]
-                .iter()
-                .any(|name| sent[name].as_array().is_some_and(Vec::is_empty));
-            applied && (null || empty) && ours.code == theirs.code && same_but_versions(ours, theirs)
+            applied && says_nothing(step) && ours.code == theirs.code && same_but_versions(ours, theirs)
         },
     },
     Whole {
@@ -290,31 +284,17 @@ const PLACES: &[Place] = &[
     },
 ];
 
-const EMPTY_DATA: &str = "Empty data of an immutable ConfigMap or Secret where there is none";
-
-/// Whether a write is refused by one side alone because it sends an empty field where the object has none. Only what
-/// was answered before tells that from a write that takes data away, which nobody may accept.
-fn sends_nothing_for_nothing(step: &Step, before: &[(&Step, &Answer)], ours: &Answer, theirs: &Answer) -> bool {
-    let same = |answer: &Answer| {
-        let named = |field: &str| answer.body["metadata"][field] == ours.body["metadata"][field];
-        answer.code < 300 && answer.body["kind"] == ours.body["kind"] && named("name") && named("namespace")
-    };
-    let stored = before
+/// Whether metadata is sent that is null or empty.
+fn says_nothing(step: &Step) -> bool {
+    let sent = step.body.as_ref().map_or(&Value::Null, |body| &body["metadata"]);
+    let null = ["labels", "annotations"].iter().any(|name| {
+        let entries = sent[name].as_object().into_iter().flatten();
+        entries.into_iter().any(|(_, value)| value.is_null())
+    });
+    let empty = ["finalizers", "ownerReferences"]
         .iter()
-        .rev()
-        .find(|(step, answer)| !step.path.contains("dryRun") && same(answer));
-    let none = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-    let sealed = |cause: &Value| {
-        let field = cause["field"].as_str().unwrap_or_default();
-        let sent = step.body.as_ref().and_then(|body| body.get(field));
-        let empty = sent.and_then(Value::as_object).is_some_and(serde_json::Map::is_empty);
-        let had_none = stored.is_some_and(|(_, answer)| none(&answer.body[field]));
-        let one_of = matches!(field, "data" | "binaryData" | "stringData");
-        one_of && empty && had_none && says(cause, "field is immutable when `immutable` is set")
-    };
-    let kind = matches!(what(&step.path).as_str(), "configmaps" | "secrets");
-    let told = causes(theirs);
-    kind && ours.code == 200 && theirs.code == 422 && !told.is_empty() && told.iter().all(sealed)
+        .any(|name| sent[name].as_array().is_some_and(Vec::is_empty));
+    null || empty
 }
 
 /// Whether two answers differ in nothing but who manages an object, and its version.
@@ -398,8 +378,8 @@ pub fn whole_answer(
     ours: &Answer,
     theirs: &Answer,
 ) -> Option<(&'static str, Then)> {
-    if sends_nothing_for_nothing(step, before, ours, theirs) {
-        return Some((EMPTY_DATA, Then::Stop));
+    if let Some(rule) = past::RULES.iter().find(|rule| (rule.holds)(step, before, ours, theirs)) {
+        return Some((rule.row, Then::Stop));
     }
     let rule = WHOLE.iter().find(|rule| (rule.holds)(step, ours, theirs));
     rule.map(|rule| (rule.row, rule.then))
@@ -413,7 +393,8 @@ pub fn value(step: &Step, path: &str, ours: &Value, theirs: &Value) -> Option<&'
 
 #[cfg(test)]
 mod tests {
-    use super::{EMPTY_DATA, PLACES, Then, WHOLE, whole_answer};
+    use super::past::{self, EMPTY_DATA};
+    use super::{PLACES, Then, WHOLE, whole_answer};
     use crate::differential::sequence::Step;
     use crate::differential::side::Answer;
     use serde_json::{Value, json};
@@ -425,7 +406,7 @@ mod tests {
             .iter()
             .map(|rule| rule.row)
             .chain(PLACES.iter().map(|rule| rule.row))
-            .chain([EMPTY_DATA]);
+            .chain(past::RULES.iter().map(|rule| rule.row));
         for row in rows {
             assert!(documented.contains(&format!("\n| {row} |")), "no row for {row:?}");
         }
