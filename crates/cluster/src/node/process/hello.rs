@@ -1,14 +1,17 @@
 //! The image `stead/hello`: a web server that says who it is.
 //!
 //! It is what the demonstration and most examples run, so it needs nothing but this binary and starts in a
-//! millisecond. It answers any GET with its name, version and colour, `/healthz` with `ok` (or as told by
-//! `/fail` and `/heal`), and ends politely on SIGTERM.
+//! millisecond. It answers any GET with its name and version, `/healthz` with `ok` (or as told by `/fail` and
+//! `/heal`), `/metrics` with how many requests it answered with which code, and ends politely on SIGTERM. With
+//! `FAIL_PERCENT` so many of its answers are errors: a bad version to try things on.
 
 use super::web::{self, Answer, Request};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 static HEALTHY: AtomicBool = AtomicBool::new(true);
 
@@ -20,6 +23,8 @@ pub fn main() -> ExitCode {
         text: variable("MESSAGE", "Hello from Stead"),
         host: variable("HOSTNAME", "unknown"),
         version: variable("VERSION", env!("CARGO_PKG_VERSION")),
+        fail_percent: variable("FAIL_PERCENT", "0").parse().unwrap_or(0).min(100),
+        answered: Mutex::default(),
     };
     use nix::sys::signal::{SigSet, Signal};
     let mut set = SigSet::empty();
@@ -38,11 +43,14 @@ pub fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-#[derive(Clone)]
 struct Greeting {
     text: String,
     host: String,
     version: String,
+    /// How many of a hundred answers are errors.
+    fail_percent: u64,
+    /// Answers to people, by code: what asks for health or metrics is not counted.
+    answered: Mutex<BTreeMap<u16, u64>>,
 }
 
 impl Greeting {
@@ -66,11 +74,67 @@ impl Greeting {
                 HEALTHY.store(true, Ordering::Relaxed);
                 Answer::text(200, "well again\n")
             }
+            "/metrics" => Answer::text(200, self.metrics()),
             "/hostname" => Answer::text(200, format!("{}\n", self.host)),
-            _ => Answer::text(
+            _ => self.greet(),
+        }
+    }
+
+    /// The greeting, or an error where it is this request's turn.
+    fn greet(&self) -> Answer {
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = answered.values().sum::<u64>() + 1;
+        // Spread evenly, and the same each time: of the first hundred requests exactly so many fail.
+        let failures = |requests: u64| requests * self.fail_percent / 100;
+        let answer = match failures(number) > failures(number - 1) {
+            true => Answer::text(500, "told to fail\n"),
+            false => Answer::text(
                 200,
                 format!("{}\nhost: {}\nversion: {}\n", self.text, self.host, self.version),
             ),
+        };
+        *answered.entry(answer.code).or_default() += 1;
+        answer
+    }
+
+    /// A page of metrics as Prometheus reads it.
+    fn metrics(&self) -> String {
+        let mut page = "# HELP http_requests_total Requests that were answered.\n\
+            # TYPE http_requests_total counter\n"
+            .to_owned();
+        for (code, count) in &*self.answered.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = writeln!(page, "http_requests_total{{code=\"{code}\"}} {count}");
         }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn greeting(fail_percent: u64) -> Greeting {
+        Greeting {
+            text: "Hello".to_owned(),
+            host: "here".to_owned(),
+            version: "1".to_owned(),
+            fail_percent,
+            answered: Mutex::default(),
+        }
+    }
+
+    #[test]
+    fn so_many_answers_fail_as_it_is_told_and_the_metrics_say_so() {
+        let bad = greeting(30);
+        let codes: Vec<u16> = (0..10).map(|_| bad.respond("/").code).collect();
+        assert_eq!(codes.iter().filter(|&&code| code == 500).count(), 3, "{codes:?}");
+        bad.respond("/healthz");
+        let page = bad.respond("/metrics").body;
+        assert!(
+            page.ends_with("{code=\"200\"} 7\nhttp_requests_total{code=\"500\"} 3\n"),
+            "{page}"
+        );
+        let good = greeting(0);
+        assert!((0..100).all(|_| good.respond("/").code == 200));
     }
 }
