@@ -53,8 +53,22 @@ impl<T, E: Into<anyhow::Error>> Hint<T> for Result<T, E> {
 
 impl fmt::Display for Hinted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.source)
+        f.write_str(&told(&self.source))
     }
+}
+
+/// The causes of an error on one line. Of an answer of the API server what it says to people is enough: the client would
+/// print all the rest of it too.
+fn told(error: &anyhow::Error) -> String {
+    let mut parts = Vec::new();
+    for cause in error.chain() {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {
+            parts.push(status.message.clone());
+            break;
+        }
+        parts.push(cause.to_string());
+    }
+    parts.join(": ")
 }
 
 // The source is not given out: it is printed already, and would be printed twice.
@@ -66,7 +80,7 @@ pub fn describe(error: &anyhow::Error) -> (String, Option<String>) {
         .chain()
         .find_map(|cause| cause.downcast_ref::<Hinted>())
         .map(|hinted| hinted.hint.clone());
-    (format!("{error:#}"), hint)
+    (told(error), hint)
 }
 
 #[cfg(test)]
@@ -84,6 +98,16 @@ mod tests {
         assert_eq!(text, "cannot start: cannot write x: disk full");
         assert_eq!(hint.as_deref(), Some("make room"));
         assert!(!is_misuse(&error));
+    }
+
+    #[test]
+    fn of_an_answer_of_the_api_server_only_the_sentence_is_told() {
+        let answer = kube::core::Status::failure("webapps.stead.dev \"shop\" not found", "NotFound").with_code(404);
+        let failed: anyhow::Result<()> = Err(kube::Error::Api(Box::new(answer)))
+            .context("cannot read webapp shop")
+            .hint("look again");
+        let (text, _) = describe(&failed.expect_err("an error"));
+        assert_eq!(text, "cannot read webapp shop: webapps.stead.dev \"shop\" not found");
     }
 
     #[test]

@@ -100,6 +100,14 @@ pub enum Kind {
     Webapp,
 }
 
+/// The name of an object: anything else would be another address of the API.
+fn object_name(text: &str) -> Result<String, String> {
+    match stead_machinery::names::dns1123_subdomain(text).into_iter().next() {
+        Some(problem) => Err(problem),
+        None => Ok(text.to_owned()),
+    }
+}
+
 /// An application, as commands name it.
 #[derive(clap::Args)]
 pub struct App {
@@ -107,6 +115,7 @@ pub struct App {
     #[arg(value_enum)]
     pub kind: Kind,
     /// Its name
+    #[arg(value_parser = object_name)]
     pub name: String,
     /// Its namespace (default: that of the kubeconfig)
     #[arg(short, long, value_name = "NS")]

@@ -99,6 +99,10 @@ fn parse(text: &str) -> Result<Vec<WebApp>> {
     let mut apps = Vec::new();
     for document in documents.into_iter().filter(|document| !document.is_null()) {
         let kind = document["kind"].as_str().unwrap_or_default().to_owned();
+        if kind.is_empty() {
+            return Err(anyhow!("it holds something that is no Kubernetes object"))
+                .hint("give a file with apiVersion stead.dev/v1, kind WebApp");
+        }
         if kind != "WebApp" {
             return Err(anyhow!("it holds a {kind:?}, and only WebApps have a plan"))
                 .hint("leave the other objects out");

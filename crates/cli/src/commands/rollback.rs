@@ -9,10 +9,9 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::api::{Api, ListParams, PostParams};
-use serde_json::Value;
 use stead_apis::WebApp;
 use stead_webapp::names::REVISION_LABEL;
-use stead_webapp::resources::revision::{Revision, Verdict};
+use stead_webapp::resources::revision::{Revision, Verdict, wanted_hash};
 
 /// Go back to an earlier revision of an application
 #[derive(Args)]
@@ -23,7 +22,7 @@ pub struct Arguments {
     #[command(flatten)]
     app: App,
     /// The number of the revision (default: the newest good one before the current)
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(1..))]
     to: Option<i64>,
 }
 
@@ -48,9 +47,8 @@ async fn go(arguments: &Arguments) -> Result<()> {
     };
     let mut revisions: Vec<Revision> = stored.items.iter().filter(owned).filter_map(Revision::read).collect();
     revisions.sort_by_key(|revision| revision.number);
-    let current = Revision::render(&app, 0);
-    let target = choose(&revisions, &current.hash, arguments.to)?;
-    app.spec = restored(&app, &current, target)?;
+    let target = choose(&revisions, &wanted_hash(&app), arguments.to)?;
+    app.spec = restored(&app, target)?;
     apps.replace(&arguments.app.name, &PostParams::default(), &app)
         .await
         .context("cannot change the WebApp")
@@ -85,14 +83,9 @@ fn choose<'a>(revisions: &'a [Revision], current: &str, to: Option<i64>) -> Resu
 }
 
 /// The spec with everything that makes a pod taken from the revision.
-fn restored(app: &WebApp, current: &Revision, target: &Revision) -> Result<stead_apis::WebAppSpec> {
-    let mut spec = serde_json::to_value(&app.spec).context("cannot read the spec")?;
-    if let (Value::Object(fields), Value::Object(now), Value::Object(then)) = (&mut spec, current.spec(), target.spec())
-    {
-        fields.retain(|name, _| !now.contains_key(name));
-        fields.extend(then.clone());
-    }
-    stead::decode(&spec)
+fn restored(app: &WebApp, target: &Revision) -> Result<stead_apis::WebAppSpec> {
+    target
+        .restored(app)
         .context("the revision cannot be read")
         .hint("it may have been written by a newer version of stead")
 }
@@ -100,7 +93,7 @@ fn restored(app: &WebApp, current: &Revision, target: &Revision) -> Result<stead
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn app(spec: Value) -> WebApp {
         serde_json::from_value(json!({"apiVersion": "stead.dev/v1", "kind": "WebApp",
@@ -112,7 +105,7 @@ mod tests {
     fn what_a_pod_is_goes_back_and_replicas_stay() {
         let old = Revision::render(&app(json!({"image": "nginx:1.25", "replicas": 1})), 1);
         let now = app(json!({"image": "nginx:1.27", "replicas": 5, "command": ["x"]}));
-        let spec = restored(&now, &Revision::render(&now, 0), &old).unwrap();
+        let spec = restored(&now, &old).unwrap();
         assert_eq!((spec.image.as_str(), spec.replicas), ("nginx:1.25", 5));
         assert!(spec.command.is_empty());
     }

@@ -13,7 +13,7 @@ use stead_webapp::foreign::{Foreign, HttpRoute, Named, ServiceMonitor};
 use stead_webapp::names::{self, Track};
 use stead_webapp::references::{self, Digested};
 use stead_webapp::resources::revision::Revision;
-use stead_webapp::seen::{OptionalKinds, Seen};
+use stead_webapp::seen::{Digests, OptionalKinds, Seen};
 
 /// Everything that a plan for this application depends on. What pods use and how many requests fail is left out: it
 /// changes from minute to minute, and a plan is about the spec.
@@ -25,7 +25,9 @@ pub async fn seen(client: &Client, namespace: &str, app: &WebApp) -> Result<Seen
     let chosen = names::selector_text(app);
     let revisions: Vec<ControllerRevision> = list(client, namespace, &chosen).await?;
     let pods: Vec<Pod> = list(client, namespace, &chosen).await?;
-    let named = references::named(&app.spec);
+    let stored = revisions.iter().filter(|stored| is_owned(*stored, app));
+    let revisions: Vec<Revision> = stored.filter_map(Revision::read).collect();
+    let named = references::named_by_any(app, &revisions);
     let config_maps = digests::<ConfigMap>(client, namespace, named.config_maps.keys()).await?;
     let secrets = digests::<Secret>(client, namespace, named.secrets.keys()).await?;
     Ok(Seen {
@@ -34,17 +36,9 @@ pub async fn seen(client: &Client, namespace: &str, app: &WebApp) -> Result<Seen
         service: get::<Service>(client, namespace, &names::child(app))
             .await?
             .map(Arc::new),
-        revisions: revisions
-            .iter()
-            .filter(|stored| is_owned(*stored, app))
-            .filter_map(Revision::read)
-            .collect(),
+        revisions,
         pods: pods.into_iter().map(Arc::new).collect(),
-        references: references::summary(
-            app,
-            |name| config_maps.get(name).cloned(),
-            |name| secrets.get(name).cloned(),
-        ),
+        digests: Digests { config_maps, secrets },
         optional: OptionalKinds {
             gateway: is_served::<HttpRoute>(client, namespace).await,
             monitoring: is_served::<ServiceMonitor>(client, namespace).await,
