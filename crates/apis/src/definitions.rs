@@ -61,11 +61,28 @@ mod tests {
     fn every_field_of_the_spec_is_described() {
         for definition in all() {
             let value = serde_json::to_value(&definition).unwrap();
-            let spec = &value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-            for (name, field) in spec["properties"].as_object().unwrap() {
-                assert!(field["description"].is_string(), "spec.{name} has no description");
+            let schema = &value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+            for part in ["spec", "status"] {
+                let fields = described(part, &schema[part]);
+                assert!(fields > 10, "{part} has {fields} fields");
             }
         }
+    }
+
+    /// Fails at the first field, to the ends of the schema, of which `kubectl explain` would have nothing to say; gives
+    /// how many there are.
+    fn described(place: &str, schema: &Value) -> usize {
+        let mut fields = 0;
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let place = format!("{place}.{name}");
+            let words = field["description"].as_str().unwrap_or_default();
+            assert!(!words.is_empty(), "{place} has no description");
+            fields += 1 + described(&place, field);
+        }
+        if schema["items"].is_object() {
+            fields += described(place, &schema["items"]);
+        }
+        fields
     }
 
     #[test]

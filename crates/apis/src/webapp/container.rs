@@ -29,6 +29,17 @@ pub struct Port {
     pub protocol: Protocol,
 }
 
+/// The port of an application that names none, and of its Service.
+pub const DEFAULT_PORT: i32 = 80;
+
+impl Port {
+    /// The port on which the Service offers it, as the so-many-th of all ports.
+    pub fn offered_as(&self, index: usize) -> i32 {
+        let usual = if index == 0 { DEFAULT_PORT } else { self.container_port };
+        self.service_port.unwrap_or(usual)
+    }
+}
+
 /// Protocols that a Service can carry.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {

@@ -2,14 +2,24 @@
 //!
 //! The webhook answers with it, and the operator checks again before it acts: a cluster may have no webhook.
 
-use super::WebAppSpec;
+use super::{WebAppSpec, Window};
 use crate::image::ImageReference;
+use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
+use stead_machinery::cron::Schedule;
 use stead_machinery::field::FieldError;
 use stead_machinery::names;
 
 /// Names that the operator gives to volumes of its own.
 pub const FILES_VOLUME: &str = "stead-files";
+/// The name of the application's own container.
+pub const CONTAINER: &str = "app";
+/// Labels and annotations of pods that begin so are the operator's.
+const OURS: &str = "stead.dev/";
+/// Labels by which the operator knows an application's pods.
+const IDENTITY: &[&str] = &["app.kubernetes.io/name", "app.kubernetes.io/instance"];
+/// All files are in one ConfigMap, and an object holds a mebibyte; the rest of it needs some room.
+const MOST_FILE_BYTES: usize = 1_000_000;
 
 /// Every mistake in the spec.
 pub fn errors(spec: &WebAppSpec) -> Vec<FieldError> {
@@ -40,30 +50,20 @@ pub fn errors(spec: &WebAppSpec) -> Vec<FieldError> {
         "name",
         spec.env.iter().map(|variable| variable.name.as_str()),
     ));
-    let containers = spec.init_containers.iter().map(|c| c.name.as_str());
-    found.extend(repeated("spec.initContainers", "name", containers));
-    for (index, container) in spec.sidecars.iter().enumerate() {
-        if container.name == "app" {
-            let field = format!("spec.sidecars[{index}].name");
-            found.push(FieldError::invalid(
-                field,
-                "app",
-                "this name is the application's own container; use another",
-            ));
-        }
-    }
-    for (index, volume) in spec.volumes.iter().enumerate() {
-        if volume.name == FILES_VOLUME {
-            let field = format!("spec.volumes[{index}].name");
-            found.push(FieldError::invalid(
-                field,
-                FILES_VOLUME,
-                "this name holds spec.files; use another",
-            ));
-        }
-    }
+    found.extend(ports(spec));
+    found.extend(containers(spec));
+    found.extend(volumes(spec));
+    found.extend(references(spec));
+    found.extend(
+        spec.sleep
+            .iter()
+            .enumerate()
+            .flat_map(|(index, times)| window(index, times)),
+    );
     found.extend(labels("spec.podLabels", &spec.pod_labels));
     found.extend(labels("spec.nodeSelector", &spec.node_selector));
+    found.extend(reserved("spec.podLabels", spec.pod_labels.keys()));
+    found.extend(reserved("spec.podAnnotations", spec.pod_annotations.keys()));
     for name in spec.pod_annotations.keys() {
         let problems = names::qualified_name(&name.to_lowercase());
         found.extend(
@@ -106,10 +106,150 @@ pub fn warnings(spec: &WebAppSpec) -> Vec<String> {
             "spec.image: {image} may be another program tomorrow; name a version or a digest"
         ));
     }
+    for name in IDENTITY.iter().filter(|name| spec.pod_labels.contains_key(**name)) {
+        found.push(format!(
+            "spec.podLabels: {name} is how Stead knows the pods; yours has no effect"
+        ));
+    }
     if spec.replicas == 1 && spec.disruption.is_some() {
         found.push("spec.disruption: with one replica it blocks every drain of its node".to_string());
     }
     found
+}
+
+/// Ports that the Service could not tell apart, and one that nobody listens on.
+fn ports(spec: &WebAppSpec) -> Vec<FieldError> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (index, port) in spec.ports.iter().enumerate() {
+        let number = port.offered_as(index);
+        if !seen.insert((number, format!("{:?}", port.protocol))) {
+            let field = format!("spec.ports[{index}].servicePort");
+            let detail = "the Service offers another port under this number; give each its own";
+            found.push(FieldError::invalid(field, number, detail));
+        }
+    }
+    let measured = spec
+        .monitoring
+        .as_ref()
+        .and_then(|monitoring| monitoring.port.as_deref());
+    let known = |name: &str| match spec.ports.is_empty() {
+        true => name == "http",
+        false => spec.ports.iter().any(|port| port.name == name),
+    };
+    if let Some(name) = measured.filter(|name| !known(name)) {
+        let detail = "no port has this name; use one of spec.ports";
+        found.push(FieldError::invalid("spec.monitoring.port", name, detail));
+    }
+    found
+}
+
+/// Containers of one pod have a name each.
+fn containers(spec: &WebAppSpec) -> Vec<FieldError> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::from([CONTAINER]);
+    let all = [("initContainers", &spec.init_containers), ("sidecars", &spec.sidecars)];
+    for (list, containers) in all {
+        for (index, container) in containers.iter().enumerate() {
+            if !seen.insert(container.name.as_str()) {
+                let field = format!("spec.{list}[{index}].name");
+                let detail = match container.name == CONTAINER {
+                    true => "this name is the application's own container; use another",
+                    false => "another container has this name; use another",
+                };
+                found.push(FieldError::invalid(field, container.name.as_str(), detail));
+            }
+        }
+    }
+    found
+}
+
+/// Volumes that are there twice, that are ours, or that are mounted and not there.
+fn volumes(spec: &WebAppSpec) -> Vec<FieldError> {
+    let names = || spec.volumes.iter().map(|volume| volume.name.as_str());
+    let mut found = repeated("spec.volumes", "name", names());
+    if let Some(index) = names().position(|name| name == FILES_VOLUME) {
+        let field = format!("spec.volumes[{index}].name");
+        found.push(FieldError::invalid(
+            field,
+            FILES_VOLUME,
+            "this name holds spec.files; use another",
+        ));
+    }
+    for (index, mount) in spec.volume_mounts.iter().enumerate() {
+        if names().all(|name| name != mount.name) {
+            let field = format!("spec.volumeMounts[{index}].name");
+            let detail = "no volume has this name; add it to spec.volumes";
+            found.push(FieldError::invalid(field, mount.name.as_str(), detail));
+        }
+    }
+    let size: usize = spec.files.iter().map(|file| file.content.len()).sum();
+    if size > MOST_FILE_BYTES {
+        let detail = format!("all files together must not be longer than {MOST_FILE_BYTES} bytes; use a volume");
+        found.push(FieldError::invalid("spec.files", size as u64, detail));
+    }
+    found
+}
+
+/// Secrets and ConfigMaps that no namespace could hold, least of all another one: they would be waited for for ever.
+fn references(spec: &WebAppSpec) -> Vec<FieldError> {
+    let mut named: Vec<(String, &str)> = Vec::new();
+    for (index, variable) in spec.env.iter().enumerate() {
+        let source = variable.value_from.as_ref();
+        let secret = source.and_then(|source| source.secret_key_ref.as_ref());
+        let map = source.and_then(|source| source.config_map_key_ref.as_ref());
+        let field = |kind: &str| format!("spec.env[{index}].valueFrom.{kind}.name");
+        named.extend(secret.map(|secret| (field("secretKeyRef"), secret.name.as_str())));
+        named.extend(map.map(|map| (field("configMapKeyRef"), map.name.as_str())));
+    }
+    for (index, source) in spec.env_from.iter().enumerate() {
+        let field = |kind: &str| format!("spec.envFrom[{index}].{kind}.name");
+        let (secret, map) = (&source.secret_ref, &source.config_map_ref);
+        named.extend(secret.iter().map(|secret| (field("secretRef"), secret.name.as_str())));
+        named.extend(map.iter().map(|map| (field("configMapRef"), map.name.as_str())));
+    }
+    for (index, volume) in spec.volumes.iter().enumerate() {
+        let field = |rest: &str| format!("spec.volumes[{index}].{rest}");
+        let secret = volume.secret.iter().filter_map(|secret| secret.secret_name.as_deref());
+        named.extend(secret.map(|name| (field("secret.secretName"), name)));
+        named.extend(
+            volume
+                .config_map
+                .iter()
+                .map(|map| (field("configMap.name"), map.name.as_str())),
+        );
+    }
+    let wrong = named
+        .into_iter()
+        .filter(|(_, name)| !names::dns1123_subdomain(name).is_empty());
+    wrong
+        .map(|(field, name)| FieldError::invalid(field, name, "not a name; what it refers to is in the same namespace"))
+        .collect()
+}
+
+/// A sleeping time that cannot be read would be one that is never kept.
+fn window(index: usize, window: &Window) -> Vec<FieldError> {
+    let mut found = Vec::new();
+    for (name, text) in [("from", &window.from), ("until", &window.until)] {
+        if let Err(error) = text.parse::<Schedule>() {
+            let field = format!("spec.sleep[{index}].{name}");
+            found.push(FieldError::invalid(field, text.as_str(), error.to_string()));
+        }
+    }
+    if TimeZone::get(&window.time_zone).is_err() {
+        let field = format!("spec.sleep[{index}].timeZone");
+        let detail = "not a known time zone; use a name such as Europe/Berlin";
+        found.push(FieldError::invalid(field, window.time_zone.as_str(), detail));
+    }
+    found
+}
+
+/// Names that the operator gives itself: what a user writes there would be taken for the operator's word.
+fn reserved<'a>(field: &str, names: impl Iterator<Item = &'a String>) -> Vec<FieldError> {
+    names
+        .filter(|name| name.starts_with(OURS))
+        .map(|name| FieldError::invalid(field, name.as_str(), "names that begin with stead.dev/ are Stead's own"))
+        .collect()
 }
 
 /// Labels that Kubernetes would refuse on the pods, told where they are written.
@@ -144,6 +284,101 @@ mod tests {
         }
         let spec = serde_json::from_value(spec).expect("a spec");
         errors(&spec).iter().map(ToString::to_string).collect()
+    }
+
+    /// The only mistake of a spec, by how it begins.
+    fn check(extra: serde_json::Value, begins: &str) {
+        let found = mistakes(extra);
+        assert!(
+            found.len() == 1 && found[0].starts_with(begins),
+            "{found:?} instead of {begins}"
+        );
+    }
+
+    #[test]
+    fn a_sleeping_time_that_cannot_be_read_is_refused() {
+        check(
+            json!({"sleep": [{"from": "0 20 * * BAD", "until": "0 6 * * *"}]}),
+            "spec.sleep[0].from: Invalid value: \"0 20 * * BAD\": day of week:",
+        );
+        check(
+            json!({"sleep": [{"from": "0 20 * * *", "until": "0 6 * * *", "timeZone": "Europe/Atlantis"}]}),
+            "spec.sleep[0].timeZone: Invalid value: \"Europe/Atlantis\": not a known time zone",
+        );
+        let berlin = json!({"sleep": [{"from": "0 20 * * *", "until": "0 6 * * *", "timeZone": "Europe/Berlin"}]});
+        assert!(mistakes(berlin).is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_refused_where_it_is_written() {
+        let port = |name: &str, port: i32| json!({"name": name, "containerPort": port});
+        check(
+            json!({"ports": [port("web", 8080), port("admin", 80)]}),
+            "spec.ports[1].servicePort: Invalid value: 80: the Service offers another port",
+        );
+        check(
+            json!({"ports": [port("web", 8080)], "monitoring": {"port": "metrics"}}),
+            "spec.monitoring.port: Invalid value: \"metrics\": no port has this name",
+        );
+        check(
+            json!({"initContainers": [{"name": "x"}], "sidecars": [{"name": "x"}]}),
+            "spec.sidecars[0].name: Invalid value: \"x\": another container",
+        );
+        check(
+            json!({"initContainers": [{"name": "app"}]}),
+            "spec.initContainers[0].name: Invalid value: \"app\": this name is the application's own",
+        );
+        check(
+            json!({"volumeMounts": [{"name": "data", "mountPath": "/data"}]}),
+            "spec.volumeMounts[0].name: Invalid value: \"data\": no volume has this name",
+        );
+        check(
+            json!({"volumes": [{"name": "data", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]}),
+            "spec.volumes[1].name: Duplicate value",
+        );
+    }
+
+    #[test]
+    fn what_no_namespace_could_hold_is_not_waited_for() {
+        check(
+            json!({"envFrom": [{"secretRef": {"name": "kube-system/token"}}]}),
+            "spec.envFrom[0].secretRef.name: Invalid value: \"kube-system/token\": not a name",
+        );
+        check(
+            json!({"volumes": [{"name": "data", "configMap": {"name": ""}}]}),
+            "spec.volumes[0].configMap.name: Invalid value: \"\"",
+        );
+        check(
+            json!({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "Größe", "key": "a"}}}]}),
+            "spec.env[0].valueFrom.secretKeyRef.name",
+        );
+    }
+
+    #[test]
+    fn what_would_pass_for_the_operators_own_word_is_refused() {
+        check(
+            json!({"podAnnotations": {"stead.dev/config": "x"}}),
+            "spec.podAnnotations: Invalid value: \"stead.dev/config\"",
+        );
+        check(
+            json!({"podLabels": {"stead.dev/track": "canary"}}),
+            "spec.podLabels: Invalid value: \"stead.dev/track\"",
+        );
+        let spec = json!({"image": "nginx:1.25", "podLabels": {"app.kubernetes.io/name": "mine"}});
+        let warned = warnings(&serde_json::from_value(spec).expect("a spec"));
+        assert!(
+            warned.iter().any(|text| text.contains("yours has no effect")),
+            "{warned:?}"
+        );
+    }
+
+    #[test]
+    fn files_that_no_object_could_hold_are_refused() {
+        let big = "x".repeat(250_000);
+        let files: Vec<_> = (0..5)
+            .map(|n| json!({"path": format!("/a{n}"), "content": big}))
+            .collect();
+        check(json!({"files": files}), "spec.files: Invalid value: 1250000");
     }
 
     #[test]

@@ -6,7 +6,10 @@
 
 mod access;
 mod audit;
+mod canary;
+mod children;
 mod commands;
+mod crashes;
 mod every_property;
 mod scenarios;
 mod stage;

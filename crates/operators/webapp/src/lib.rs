@@ -16,7 +16,9 @@ pub mod requests;
 pub mod resources;
 pub mod rollout;
 pub mod seen;
+pub mod situation;
 pub mod status;
+pub mod trouble;
 pub mod usage;
 pub mod webhooks;
 

@@ -17,6 +17,8 @@ pub const REVISION_LABEL: &str = "stead.dev/revision";
 pub const CONFIG_ANNOTATION: &str = "stead.dev/config";
 /// How a revision turned out: `good` or `failed`.
 pub const OUTCOME_ANNOTATION: &str = "stead.dev/outcome";
+/// What a failed revision did wrong.
+pub const WHY_ANNOTATION: &str = "stead.dev/why";
 
 /// The longest name of a Service, and the longest value of a label.
 const LONGEST_LABEL: usize = 63;

@@ -7,7 +7,8 @@ use crate::plan;
 use crate::references::{self, Digested};
 use crate::requests::{self, Dial};
 use crate::resources;
-use crate::resources::revision::Revision;
+use crate::resources::revision::{Revision, wanted_hash};
+use crate::rollout;
 use crate::seen::{OptionalKinds, Seen, Usage};
 use crate::usage::Looks;
 use jiff::Timestamp;
@@ -147,6 +148,8 @@ impl Operator for WebAppOperator {
         let mut pods = self.pods.by_index(&self.by_app, &instance);
         pods.retain(|pod| is_of(app, pod));
         let canary = owned(Track::Canary);
+        let stored = self.revisions.owned_by(uid);
+        let revisions: Vec<Revision> = stored.iter().filter_map(|stored| Revision::read(stored)).collect();
         Ok(Seen {
             stable: owned(Track::Stable),
             failed_requests: match &canary {
@@ -160,14 +163,9 @@ impl Operator for WebAppOperator {
                 monitoring: self.monitors.is_served() && self.rules.is_served(),
             },
             service: self.services.named(in_namespace, &names::child(app)),
-            revisions: self
-                .revisions
-                .owned_by(uid)
-                .iter()
-                .filter_map(|stored| Revision::read(stored))
-                .collect(),
+            digests: references::look(app, &revisions, &self.config_maps, &self.secrets),
+            revisions,
             pods,
-            references: references::look(app, &self.config_maps, &self.secrets),
             bad_nodes: self.bad_nodes(app),
         })
     }
@@ -190,7 +188,9 @@ impl WebAppOperator {
     async fn failed_requests(&self, app: &WebApp, pods: &[Arc<Pod>]) -> Option<f64> {
         let rate = app.spec.strategy.canary.as_ref()?.error_rate.as_ref()?;
         let (port, path) = resources::metrics(app)?;
-        let trial: Vec<&Pod> = pods.iter().map(AsRef::as_ref).filter(|pod| is_canary(pod)).collect();
+        let wanted = wanted_hash(app);
+        let on_trial = |pod: &&Pod| rollout::is_on_trial(pod, &wanted);
+        let trial: Vec<&Pod> = pods.iter().map(AsRef::as_ref).filter(on_trial).collect();
         requests::failed_percent(&self.dial, &trial, port, &path, rate).await
     }
 
@@ -249,13 +249,6 @@ fn is_of(app: &WebApp, pod: &Pod) -> bool {
             .iter()
             .any(|track| track.deployment(app) == deployment)
     })
-}
-
-fn is_canary(pod: &Pod) -> bool {
-    let labels = pod.metadata.labels.as_ref();
-    labels
-        .and_then(|labels| labels.get(names::TRACK_LABEL))
-        .is_some_and(|track| track == Track::Canary.label())
 }
 
 fn qualified<K: Resource>(object: &K) -> String {

@@ -4,13 +4,14 @@ use crate::foreign::{Foreign, HttpRoute, PrometheusRule, ServiceMonitor};
 use crate::names::Track;
 use crate::replicas::{self, Replicas};
 use crate::resources::deployment::{self, Wanted};
-use crate::resources::revision::{Revision, Verdict};
+use crate::resources::revision::Verdict;
 use crate::resources::{autoscaler, disruption_budget, files, ingress, monitor, network_policy, route, service};
-use crate::rollout::{self, Decision, Rollout};
+use crate::rollout::{self, Rollout};
 use crate::seen::Seen;
+use crate::situation::Situation;
 use crate::status;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,53 +25,6 @@ pub const RESYNC: Duration = Duration::from_secs(30);
 
 /// How often the requests to a canary are counted, in seconds: a bad version must not serve longer than it has to.
 const MEASURE_EVERY: i64 = 5;
-
-/// Everything that was decided before the children are built.
-pub struct Situation<'a> {
-    pub seen: &'a Seen,
-    pub replicas: Replicas,
-    pub decision: Decision,
-    /// The image of the revision that the stable pods run.
-    pub image: String,
-}
-
-impl Situation<'_> {
-    /// The revision that the stable pods shall run.
-    pub fn stable(&self) -> &Revision {
-        match &self.decision.rollout {
-            Rollout::Whole { revision } => revision,
-            Rollout::RolledBack { good, .. } | Rollout::Trial { good, .. } => good,
-            Rollout::Promotion { trial, .. } => trial,
-        }
-    }
-
-    /// The hash of that revision.
-    pub fn stable_revision(&self) -> &str {
-        &self.stable().hash
-    }
-
-    /// How many stable pods to apply; `None` where an autoscaler decides.
-    pub fn stable_replicas(&self) -> Option<i32> {
-        let all = self.replicas.to_apply(self.seen.stable.as_deref())?;
-        match &self.decision.rollout {
-            // An autoscaler counts its own pods; trial pods come on top of them.
-            Rollout::Trial { percent, .. } if !matches!(self.replicas, Replicas::Scaled(_)) => {
-                Some((all - share(all, *percent)).max(0))
-            }
-            _ => Some(all),
-        }
-    }
-
-    /// The trial: its revision and how many pods.
-    fn trial(&self) -> Option<(&Revision, i32)> {
-        match &self.decision.rollout {
-            Rollout::Trial { trial, percent, .. } | Rollout::Promotion { trial, percent, .. } => {
-                Some((trial, share(self.replicas.count(), *percent)))
-            }
-            Rollout::Whole { .. } | Rollout::RolledBack { .. } => None,
-        }
-    }
-}
 
 /// The plan for one WebApp.
 pub fn webapp(app: &WebApp, seen: &Seen, now: Timestamp) -> Plan {
@@ -94,13 +48,7 @@ pub fn webapp(app: &WebApp, seen: &Seen, now: Timestamp) -> Plan {
     }
     let replicas = replicas::wanted(app, seen.stable.as_deref(), now);
     let decision = rollout::decide(app, seen, now);
-    let mut situation = Situation {
-        seen,
-        replicas,
-        decision,
-        image: String::new(),
-    };
-    situation.image = image_of(situation.stable());
+    let situation = Situation::of(app, seen, replicas, decision);
     let plan = children(app, &situation);
     let plan = news(app, &situation, plan);
     let plan = recover(app, &situation, now, plan);
@@ -114,11 +62,13 @@ fn children(app: &WebApp, situation: &Situation<'_>) -> Plan {
     for revision in &situation.decision.revisions {
         plan = plan.child(revision.object(app));
     }
-    plan = plan.child(service::build(app));
-    if let Some(files) = files::config_map(app) {
+    // What leads to the pods fits those that run.
+    plan = plan.child(service::build(&situation.running));
+    for files in all_files(app, situation) {
         plan = plan.child(files);
     }
     plan = deployments(app, situation, plan);
+    let app = &situation.running;
     if let Some(budget) = disruption_budget::build(app) {
         plan = plan.child(budget);
     }
@@ -148,16 +98,32 @@ fn children(app: &WebApp, situation: &Situation<'_>) -> Plan {
     plan
 }
 
+/// The files of every revision of which there are pods, or may be again.
+fn all_files(app: &WebApp, situation: &Situation<'_>) -> Vec<ConfigMap> {
+    let decision = &situation.decision;
+    let good = decision
+        .revisions
+        .iter()
+        .rfind(|revision| revision.verdict == Verdict::Good);
+    let trial = situation.trial().map(|(trial, _)| trial);
+    let revisions = [Some(situation.stable()), trial, good].into_iter().flatten();
+    let mut all = revisions
+        .filter_map(|revision| files::config_map(&revision.as_of(app), &revision.template()))
+        .collect::<Vec<_>>();
+    all.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
+    all.dedup_by(|one, other| one.metadata.name == other.metadata.name);
+    all
+}
+
 /// The Deployments. While something that the pods need is missing, what runs stays as it is and nothing new starts:
 /// the pods would only fail, and roll a second time when it appears.
 fn deployments(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan {
-    let seen = situation.seen;
-    if !seen.references.missing.is_empty() {
+    let missing = situation.missing();
+    if !missing.is_empty() {
         return plan
             .prune(Prune::Nothing)
-            .wait_for(Dependency::condition(seen.references.missing.join(", ")));
+            .wait_for(Dependency::condition(missing.join(", ")));
     }
-    let config = seen.references.hash.clone();
     let stable = situation.stable();
     plan = plan.child(deployment::build(
         app,
@@ -166,7 +132,7 @@ fn deployments(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan 
             replicas: situation.stable_replicas(),
             revision: stable.hash.clone(),
             template: stable.template(),
-            config: config.clone(),
+            config: situation.references.hash.clone(),
         },
     ));
     if let Some((trial, count)) = situation.trial() {
@@ -176,7 +142,7 @@ fn deployments(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan 
             replicas: Some(count),
             revision,
             template,
-            config,
+            config: situation.trial_references.hash.clone(),
         };
         plan = plan.child(deployment::build(app, wanted));
     }
@@ -203,12 +169,9 @@ fn news(app: &WebApp, situation: &Situation<'_>, plan: Plan) -> Plan {
         ),
         (Verdict::Failed, Rollout::RolledBack { good, .. }) => plan.warning(
             "RolledBack",
-            format!(
-                "revision {} did not come up; revision {} runs again",
-                wanted.number, good.number
-            ),
+            format!("{}; revision {} runs again", wanted.failure(), good.number),
         ),
-        (Verdict::Failed, _) => plan.warning("RolloutFailed", format!("revision {} did not come up", wanted.number)),
+        (Verdict::Failed, _) => plan.warning("RolloutFailed", wanted.failure()),
         (Verdict::Open, _) => plan,
     }
 }
@@ -298,16 +261,6 @@ fn next_look(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> Duratio
         }
     }
     next
-}
-
-/// A part of the pods, at least one.
-fn share(all: i32, percent: i32) -> i32 {
-    let part = (i64::from(all) * i64::from(percent) + 99) / 100;
-    i32::try_from(part).unwrap_or(all).clamp(i32::from(all > 0), all.max(0))
-}
-
-fn image_of(revision: &Revision) -> String {
-    revision.spec()["image"].as_str().unwrap_or_default().to_string()
 }
 
 fn dynamic(plan: Plan, kind: Kind, object: Value) -> Plan {

@@ -4,7 +4,9 @@
 //! nothing else: no Secret's content stays in the operator's memory.
 
 use crate::names;
-use crate::seen::References;
+use crate::resources::revision::{Revision, wanted_hash};
+use crate::rollout;
+use crate::seen::{Digests, References};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Resource;
 use kube::core::{NamespaceResourceScope, ObjectMeta};
@@ -89,38 +91,58 @@ pub fn named(spec: &WebAppSpec) -> Named {
     found
 }
 
-/// Their digest, and what is missing, as the cache knows it.
-pub fn look(app: &WebApp, config_maps: &Store<Digested<ConfigMap>>, secrets: &Store<Digested<Secret>>) -> References {
-    let namespace = app.metadata.namespace.as_deref();
-    summary(
-        app,
-        |name| config_maps.named(namespace, name).map(|found| found.digest.clone()),
-        |name| secrets.named(namespace, name).map(|found| found.digest.clone()),
-    )
+/// Everything that the spec names now, and what the last good revision read: its pods may still run, or run again.
+pub fn named_by_any(app: &WebApp, revisions: &[Revision]) -> Named {
+    let mut all = named(&app.spec);
+    if let Some(good) = rollout::last_good(revisions, &wanted_hash(app)) {
+        let then = named(&good.as_of(app).spec);
+        all.config_maps.extend(then.config_maps);
+        all.secrets.extend(then.secrets);
+    }
+    all
 }
 
-/// The same from whatever knows the digests by name.
-pub fn summary(
+/// Their digests, as the cache knows them.
+pub fn look(
     app: &WebApp,
-    config_map: impl Fn(&str) -> Option<String>,
-    secret: impl Fn(&str) -> Option<String>,
-) -> References {
-    let named = named(&app.spec);
+    revisions: &[Revision],
+    config_maps: &Store<Digested<ConfigMap>>,
+    secrets: &Store<Digested<Secret>>,
+) -> Digests {
+    let namespace = app.metadata.namespace.as_deref();
+    let named = named_by_any(app, revisions);
+    let config_maps = named.config_maps.into_keys().filter_map(|name| {
+        let digest = config_maps.named(namespace, &name)?.digest.clone();
+        Some((name, digest))
+    });
+    let secrets = named.secrets.into_keys().filter_map(|name| {
+        let digest = secrets.named(namespace, &name)?.digest.clone();
+        Some((name, digest))
+    });
+    Digests {
+        config_maps: config_maps.collect(),
+        secrets: secrets.collect(),
+    }
+}
+
+/// What the pods of this spec read at their start, in one hash, and what of it is missing.
+pub fn summary(spec: &WebAppSpec, digests: &Digests) -> References {
+    let named = named(spec);
     let mut lines = Vec::new();
     let mut missing = Vec::new();
-    let mut note = |kind: &str, name: &str, need: Need, digest: Option<String>| match digest {
+    let mut note = |kind: &str, name: &str, need: Need, digest: Option<&String>| match digest {
         Some(digest) => lines.push(format!("{kind} {name} {digest}")),
         None if need == Need::Required => missing.push(format!("{kind} {name}")),
         None => {}
     };
     for (name, need) in &named.config_maps {
-        note("ConfigMap", name, *need, config_map(name));
+        note("ConfigMap", name, *need, digests.config_maps.get(name));
     }
     for (name, need) in &named.secrets {
-        note("Secret", name, *need, secret(name));
+        note("Secret", name, *need, digests.secrets.get(name));
     }
     // Files are mounted one by one, and such mounts do not follow their ConfigMap: they roll the pods as well.
-    for file in &app.spec.files {
+    for file in &spec.files {
         lines.push(format!("file {} {}", file.path, names::hash(file.content.as_bytes())));
     }
     let hash = (!lines.is_empty()).then(|| names::hash(lines.join("\n").as_bytes()));

@@ -40,25 +40,26 @@ pub struct Counted {
 
 /// The share of failed requests to these pods, in percent; `None` while there were too few.
 pub async fn failed_percent(dial: &Dial, pods: &[&Pod], port: u16, path: &str, rate: &ErrorRate) -> Option<f64> {
+    // All at once: many slow pods must not keep this application's look waiting longer than one does.
+    let pages = pods.iter().map(|pod| counted(dial, pod, port, path, rate));
     let mut sum = Counted::default();
-    for pod in pods {
-        let address = pod
-            .status
-            .as_ref()
-            .and_then(|status| status.pod_ip.as_deref()?.parse().ok());
-        let Some(address) = address else { continue };
-        let page = tokio::time::timeout(PATIENCE, page(dial, SocketAddr::new(address, port), path)).await;
-        match page {
-            Ok(Ok(text)) => {
-                let counted = count(&text, rate);
-                sum.all += counted.all;
-                sum.failed += counted.failed;
-            }
-            Ok(Err(error)) => tracing::debug!(%address, error, "a canary pod shows no metrics"),
-            Err(_) => tracing::debug!(%address, "a canary pod shows its metrics too slowly"),
-        }
+    for counted in futures::future::join_all(pages).await.into_iter().flatten() {
+        sum.all += counted.all;
+        sum.failed += counted.failed;
     }
     (sum.all >= LEAST_REQUESTS).then(|| sum.failed * 100.0 / sum.all)
+}
+
+/// What one pod counted, if it says so in time.
+async fn counted(dial: &Dial, pod: &Pod, port: u16, path: &str, rate: &ErrorRate) -> Option<Counted> {
+    let address = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
+    let page = tokio::time::timeout(PATIENCE, page(dial, SocketAddr::new(address, port), path)).await;
+    match page {
+        Ok(Ok(text)) => return Some(count(&text, rate)),
+        Ok(Err(error)) => tracing::debug!(%address, error, "a canary pod shows no metrics"),
+        Err(_) => tracing::debug!(%address, "a canary pod shows its metrics too slowly"),
+    }
+    None
 }
 
 /// Counts the requests on a page of metrics. Codes from 500 on are failures.

@@ -17,10 +17,7 @@ pub mod template;
 use crate::names;
 use kube::core::ObjectMeta;
 use stead_apis::WebApp;
-use stead_apis::webapp::container::{Port, Protocol};
-
-/// The port of an application that names none.
-const DEFAULT_PORT: i32 = 80;
+use stead_apis::webapp::container::{DEFAULT_PORT, Port, Protocol};
 
 /// Name, namespace and labels of a child.
 fn metadata(app: &WebApp, name: String) -> ObjectMeta {
@@ -44,12 +41,6 @@ pub fn ports(app: &WebApp) -> Vec<Port> {
         }];
     }
     app.spec.ports.clone()
-}
-
-/// The port of the Service for each port of the application: 80 for the first unless it says otherwise.
-pub fn service_port(index: usize, port: &Port) -> i32 {
-    port.service_port
-        .unwrap_or(if index == 0 { DEFAULT_PORT } else { port.container_port })
 }
 
 /// Where the application's own metrics are: a port of its container, and a path.

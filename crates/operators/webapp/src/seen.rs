@@ -3,6 +3,7 @@
 use crate::resources::revision::Revision;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Everything that a plan depends on beside the WebApp itself and the time.
@@ -15,7 +16,8 @@ pub struct Seen {
     pub revisions: Vec<Revision>,
     /// All pods of the application, stable and canary.
     pub pods: Vec<Arc<Pod>>,
-    pub references: References,
+    /// Of what its spec and its revisions refer to.
+    pub digests: Digests,
     /// Kinds that not every cluster has.
     pub optional: OptionalKinds,
     /// Nodes that are not ready or under pressure.
@@ -26,7 +28,14 @@ pub struct Seen {
     pub usage: Vec<Usage>,
 }
 
-/// The Secrets and ConfigMaps that the spec refers to.
+/// Digests of Secrets and ConfigMaps, by name. What is not here does not exist.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Digests {
+    pub config_maps: BTreeMap<String, String>,
+    pub secrets: BTreeMap<String, String>,
+}
+
+/// The Secrets and ConfigMaps that a spec refers to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct References {
     /// A hash of their content; `None` if there are none.

@@ -2,17 +2,17 @@
 
 use crate::advice;
 use crate::names;
-use crate::plan::Situation;
 use crate::replicas::Replicas;
 use crate::resources::revision::Verdict;
 use crate::rollout::{Progress, Rollout, progress, revision_of};
 use crate::seen::OptionalKinds;
+use crate::situation::Situation;
+use crate::trouble::trouble;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use stead_apis::WebApp;
 use stead_apis::webapp::autopilot::Advice;
-use stead_apis::webapp::container::Profile;
 use stead_apis::webapp::{Phase, WebAppStatus};
 use stead_machinery::conditions::{self, Condition, Status};
 
@@ -51,6 +51,8 @@ pub fn deleting(app: &WebApp, now: Timestamp) -> WebAppStatus {
 /// The status of a WebApp whose spec cannot be carried out.
 pub fn refused(app: &WebApp, mistakes: &[String], now: Timestamp) -> WebAppStatus {
     let mut status = base(app);
+    // It was seen, and nothing more.
+    status.phase.get_or_insert(Phase::Created);
     status.observed_generation = app.metadata.generation;
     let message = mistakes.join("; ");
     let readiness = Readiness {
@@ -83,7 +85,7 @@ pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebA
     status.updated_replicas = sum(|s| s.updated_replicas);
     status.summary = Some(format!("{}/{}", status.available_replicas, situation.replicas.count()));
     status.selector = Some(names::selector_text(app));
-    status.url = Some(url(app));
+    status.url = Some(url(&situation.running));
     status.resolved_image = resolved_image(situation).or(status.resolved_image);
     status.revision = situation.decision.revisions.last().map(|revision| revision.number);
     let good = situation
@@ -148,7 +150,7 @@ fn phase(situation: &Situation<'_>, previous: Option<Phase>) -> Phase {
         return Phase::Reconciling;
     };
     let as_planned = revision_of(deployment) == Some(situation.stable_revision())
-        && config_of(deployment) == situation.seen.references.hash.as_deref();
+        && config_of(deployment) == situation.references.hash.as_deref();
     if !as_planned || situation.seen.service.is_none() {
         return Phase::Reconciling;
     }
@@ -160,10 +162,12 @@ fn phase(situation: &Situation<'_>, previous: Option<Phase>) -> Phase {
     {
         return if scaling { Phase::Scaling } else { Phase::Reconciling };
     }
-    let trial_under_way = matches!(
-        situation.decision.rollout,
-        Rollout::Trial { .. } | Rollout::Promotion { .. }
-    );
+    // A trial waits for its application to wake up; until then no pod is all that is wanted.
+    let trial_under_way = situation.replicas.count() > 0
+        && matches!(
+            situation.decision.rollout,
+            Rollout::Trial { .. } | Rollout::Promotion { .. }
+        );
     match progress(deployment) {
         Progress::Complete if !trial_under_way => Phase::Ready,
         _ if previous == Some(Phase::Scaling) => Phase::Scaling,
@@ -171,7 +175,8 @@ fn phase(situation: &Situation<'_>, previous: Option<Phase>) -> Phase {
     }
 }
 
-fn config_of(deployment: &Deployment) -> Option<&str> {
+/// The hash of what the pods of a Deployment read at their start.
+pub fn config_of(deployment: &Deployment) -> Option<&str> {
     let template = deployment.spec.as_ref()?.template.metadata.as_ref()?;
     template
         .annotations
@@ -181,7 +186,7 @@ fn config_of(deployment: &Deployment) -> Option<&str> {
 }
 
 fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> Readiness {
-    let missing = &situation.seen.references.missing;
+    let missing = situation.missing();
     if !missing.is_empty() {
         let message = format!("waiting for {} to be created", missing.join(", "));
         return waiting("ReferenceMissing", message);
@@ -189,8 +194,8 @@ fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> 
     match &situation.decision.rollout {
         Rollout::RolledBack { failed, good } => {
             let message = format!(
-                "revision {} did not come up; revision {} runs until the spec changes{}",
-                failed.number,
+                "{}; revision {} runs until the spec changes{}",
+                failed.failure(),
                 good.number,
                 trouble(app, situation)
                     .map(|why| format!(" ({why})"))
@@ -205,7 +210,19 @@ fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> 
         }
         Rollout::Whole { revision } if revision.verdict == Verdict::Failed => {
             let why = trouble(app, situation).unwrap_or_else(|| "no pod became available in time".to_string());
-            let message = format!("revision {} did not come up: {why}", revision.number);
+            let message = format!("{}: {why}", revision.failure());
+            return Readiness {
+                status: Status::False,
+                reason: "RolloutFailed",
+                message,
+                stalled: true,
+            };
+        }
+        Rollout::Trial { trial, percent, .. } if trial.verdict == Verdict::Failed => {
+            let message = format!(
+                "{}; it stays on {percent} % of the pods until the spec changes",
+                trial.failure()
+            );
             return Readiness {
                 status: Status::False,
                 reason: "RolloutFailed",
@@ -270,95 +287,6 @@ fn set_conditions(status: &mut WebAppStatus, app: &WebApp, readiness: Readiness,
     }
 }
 
-/// Reasons for which a container that is confined may fail where it would not otherwise.
-const FAILED_TO_RUN: &[&str] = &[
-    "CrashLoopBackOff",
-    "ContainerFailed",
-    "RunContainerError",
-    "CreateContainerError",
-];
-
-/// What keeps the first pod that is not ready from being so, in a sentence.
-fn trouble(app: &WebApp, situation: &Situation<'_>) -> Option<String> {
-    let mut pods: Vec<&Pod> = situation.seen.pods.iter().map(AsRef::as_ref).collect();
-    pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    pods.into_iter()
-        .find_map(|pod| {
-            let (reason, message) = pod_trouble(pod)?;
-            let name = pod.metadata.name.as_deref().unwrap_or_default();
-            let restricted = app
-                .spec
-                .security
-                .as_ref()
-                .is_some_and(|s| s.profile == Profile::Restricted);
-            let hint = if restricted && message.contains("runAsNonRoot") {
-                "; the image runs as root: set spec.security.runAsUser, or relax spec.security.profile to Default"
-            } else if restricted && FAILED_TO_RUN.contains(&reason.as_str()) {
-                "; if the image cannot run without root or capabilities, relax spec.security.profile to Default"
-            } else {
-                ""
-            };
-            Some(if message.is_empty() {
-                format!("{name}: {reason}{hint}")
-            } else {
-                format!("{name}: {reason}: {message}{hint}")
-            })
-        })
-        .or_else(|| refused_pods(situation))
-}
-
-/// Why no pod is even made: what quota, policies or the namespace's Pod Security level refuse.
-fn refused_pods(situation: &Situation<'_>) -> Option<String> {
-    let status = situation.seen.stable.as_ref()?.status.as_ref()?;
-    let failure = status.conditions.iter().flatten();
-    let failure = failure
-        .into_iter()
-        .find(|c| c.type_ == "ReplicaFailure" && c.status == "True")?;
-    let message = failure.message.clone().unwrap_or_default();
-    let hint = if message.contains("violates PodSecurity") {
-        "; the namespace asks for more: set spec.security.profile to Restricted"
-    } else {
-        ""
-    };
-    Some(format!("{message}{hint}"))
-}
-
-/// Why a pod is not ready: what its containers wait for, else why it was not scheduled.
-pub fn pod_trouble(pod: &Pod) -> Option<(String, String)> {
-    let status = pod.status.as_ref()?;
-    let containers = status
-        .init_container_statuses
-        .iter()
-        .flatten()
-        .chain(status.container_statuses.iter().flatten());
-    for container in containers {
-        let Some(state) = &container.state else { continue };
-        if let Some(wait) = state.waiting.as_ref().filter(|wait| {
-            !matches!(
-                wait.reason.as_deref(),
-                Some("ContainerCreating" | "PodInitializing") | None
-            )
-        }) {
-            return Some((
-                wait.reason.clone().unwrap_or_default(),
-                wait.message.clone().unwrap_or_default(),
-            ));
-        }
-        if let Some(end) = state.terminated.as_ref().filter(|end| end.exit_code != 0) {
-            return Some(("ContainerFailed".to_string(), format!("exit code {}", end.exit_code)));
-        }
-    }
-    let unscheduled = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
-    Some((
-        unscheduled.reason.clone().unwrap_or_default(),
-        unscheduled.message.clone().unwrap_or_default(),
-    ))
-}
-
 /// From outside where the spec makes a way, else the address inside the cluster.
 fn url(app: &WebApp) -> String {
     if let Some(ingress) = &app.spec.ingress {
@@ -377,7 +305,7 @@ fn url(app: &WebApp) -> String {
     }
     let port = crate::resources::ports(app)
         .first()
-        .map_or(80, |port| crate::resources::service_port(0, port));
+        .map_or(80, |port| port.offered_as(0));
     let namespace = app.metadata.namespace.as_deref().unwrap_or("default");
     let host = format!("{}.{namespace}.svc", names::child(app));
     if port == 80 {
@@ -398,8 +326,8 @@ fn resolved_image(situation: &Situation<'_>) -> Option<String> {
             let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
             let main = statuses
                 .iter()
-                .find(|status| status.name == crate::resources::template::CONTAINER)?;
-            (wanted == situation.image && !main.image_id.is_empty()).then(|| main.image_id.clone())
+                .find(|status| status.name == stead_apis::webapp::validate::CONTAINER)?;
+            (wanted == situation.running.spec.image && !main.image_id.is_empty()).then(|| main.image_id.clone())
         })
         .next()
 }

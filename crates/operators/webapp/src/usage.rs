@@ -3,7 +3,6 @@
 //! That API cannot be watched, and one list tells of all pods, so one look is shared by all applications. A cluster
 //! need not have it; then nothing is known.
 
-use crate::resources::template::CONTAINER;
 use crate::seen::Usage;
 use http::Request;
 use k8s_openapi::api::core::v1::Pod;
@@ -13,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use stead::Namespaces;
+use stead_apis::webapp::validate::CONTAINER;
 use stead_machinery::quantity::Quantity;
 use tokio::sync::Mutex;
 use tokio::time::Instant;

@@ -4,10 +4,11 @@
 use super::stage::{NAME, PATIENCE, Stage};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service};
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use stead_test::faults::Fault;
 use stead_test::wait::until;
@@ -112,7 +113,7 @@ async fn w5_a_feature_that_is_turned_off_takes_its_child_along() {
     assert_eq!(stage.names::<NetworkPolicy>().await, [NAME]);
     assert_eq!(stage.names::<HorizontalPodAutoscaler>().await, [NAME]);
     assert_eq!(stage.names::<PodDisruptionBudget>().await, [NAME]);
-    assert_eq!(stage.names::<ConfigMap>().await, ["shop-files"]);
+    assert_eq!(stage.names::<ConfigMap>().await.len(), 1);
     stage
         .edit(json!({"ingress": null, "network": null, "autoscaling": null, "files": null, "replicas": 1}))
         .await;
@@ -181,6 +182,70 @@ async fn w8_a_secret_that_is_missing_is_waited_for_and_then_it_proceeds_by_itsel
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_it_refers_to_is_never_taken_from_another_namespace() {
+    let stage = Stage::start().await;
+    let namespaces: Api<Namespace> = Api::all(stage.client.clone());
+    let other = serde_json::from_value(json!({"metadata": {"name": "other"}})).expect("a Namespace");
+    let how = PostParams::default();
+    namespaces.create(&how, &other).await.expect("a Namespace");
+    let elsewhere: Api<Secret> = Api::namespaced(stage.client.clone(), "other");
+    let secret = serde_json::from_value(json!({"metadata": {"name": "db"}})).expect("a Secret");
+    elsewhere.create(&how, &secret).await.expect("a Secret");
+    stage
+        .create(json!({"image": "nginx:1.25", "envFrom": [{"secretRef": {"name": "db"}}]}))
+        .await;
+    assert_eq!(
+        stage.reason("ReferenceMissing").await,
+        "waiting for Secret db to be created"
+    );
+    stage
+        .edit(json!({"envFrom": [{"secretRef": {"name": "other/db"}}]}))
+        .await;
+    let message = stage.reason("InvalidSpec").await;
+    assert!(message.contains("in the same namespace"), "{message}");
+    stage.edit(json!({"envFrom": null})).await;
+    stage.ready("it needs nothing any more").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_up_to_the_limit_and_those_that_no_service_may_have_become_ready() {
+    let stage = Stage::start().await;
+    let spec = json!({"image": "nginx:1.25", "replicas": 2, "files": [{"path": "/etc/a", "content": "1"}],
+        "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 50, "pauseSeconds": 0}]}}});
+    let names = ["x".repeat(253), "y".repeat(63), "1.shop.example.com".to_string()];
+    for name in &names {
+        stage.create_named(name, spec.clone()).await;
+    }
+    for name in &names {
+        stage.ready_named(name, "it runs").await;
+        let how = PatchParams::default();
+        let patch = Patch::Merge(json!({"spec": {"image": "nginx:1.26"}}));
+        stage.apps().patch(name, &how, &patch).await.expect("a new version");
+        let app = stage.ready_named(name, "a canary takes over").await;
+        assert_eq!(app.metadata.finalizers, None, "nothing holds it back when it goes");
+    }
+    let services: Api<Service> = Api::default_namespaced(stage.client.clone());
+    let services = services.list(&ListParams::default()).await.expect("a list").items;
+    let ours = services
+        .iter()
+        .filter(|service| service.labels().contains_key("app.kubernetes.io/instance"));
+    assert_eq!(ours.count(), names.len());
+    for name in &names {
+        let how = DeleteParams::default();
+        stage.apps().delete(name, &how).await.expect("a deletion");
+    }
+    until("all of it goes", PATIENCE, || async {
+        let left = stage.deployments().list(&ListParams::default()).await;
+        let left = left.map_err(|error| error.to_string())?.items;
+        left.is_empty()
+            .then_some(())
+            .ok_or(format!("{} Deployments", left.len()))
+    })
+    .await
+    .expect("nothing of them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn w9_a_rotated_secret_rolls_the_pods_exactly_once() {
     let stage = Stage::start().await;
     put_secret(&stage, "one").await;
@@ -238,10 +303,19 @@ async fn w11_killed_between_the_config_map_and_the_deployment_the_rollout_still_
         .edit(json!({"files": [{"path": "/etc/a", "content": "new"}]}))
         .await;
     let maps: Api<ConfigMap> = Api::default_namespaced(stage.client.clone());
+    let ours = ListParams::default().labels(&format!("app.kubernetes.io/instance={NAME}"));
     until("the ConfigMap is new", PATIENCE, || async {
-        let map = maps.get("shop-files").await.map_err(|error| error.to_string())?;
-        let text = map.data.unwrap_or_default().remove("file-0").unwrap_or_default();
-        (text == "new").then_some(()).ok_or(text)
+        let found = maps.list(&ours).await.map_err(|error| error.to_string())?;
+        let texts: Vec<String> = found
+            .items
+            .into_iter()
+            .filter_map(|map| map.data?.remove("file-0"))
+            .collect();
+        texts
+            .iter()
+            .any(|text| text == "new")
+            .then_some(())
+            .ok_or(format!("{texts:?}"))
     })
     .await
     .expect("the first of two writes");
@@ -290,10 +364,9 @@ async fn w13_deleted_during_a_rollout_nothing_is_left() {
             if kind.group.contains('.') && !kind.group.ends_with("k8s.io") || kind.kind == "HTTPRoute" {
                 continue;
             }
-            for name in [NAME, "shop-files"] {
-                left.extend(stage.object(&kind, name).await.map(|_| format!("{kind} {name}")));
-            }
+            left.extend(stage.object(&kind, NAME).await.map(|_| format!("{kind} {NAME}")));
         }
+        left.extend(stage.names::<ConfigMap>().await);
         left.extend(stage.names::<ReplicaSet>().await);
         left.extend(stage.names::<Pod>().await);
         left.is_empty().then_some(()).ok_or_else(|| left.join(", "))

@@ -26,9 +26,10 @@ pub struct Wanted {
 /// The Deployment that runs it.
 pub fn build(app: &WebApp, wanted: Wanted) -> Deployment {
     let mut meta = metadata(app, wanted.track.deployment(app));
+    let strategy = strategy(app, wanted.track);
     let labels = meta.labels.get_or_insert_default();
     labels.insert(names::TRACK_LABEL.to_string(), wanted.track.label().to_string());
-    labels.insert(names::REVISION_LABEL.to_string(), wanted.revision);
+    labels.insert(names::REVISION_LABEL.to_string(), wanted.revision.clone());
     Deployment {
         metadata: meta,
         spec: Some(DeploymentSpec {
@@ -37,8 +38,8 @@ pub fn build(app: &WebApp, wanted: Wanted) -> Deployment {
                 match_labels: Some(names::track_selector(app, wanted.track)),
                 ..LabelSelector::default()
             },
-            template: tracked(wanted.template, wanted.track, wanted.config),
-            strategy: Some(strategy(app, wanted.track)),
+            template: tracked(wanted),
+            strategy: Some(strategy),
             progress_deadline_seconds: Some(app.spec.strategy.progress_deadline_seconds),
             // Older pods are kept by our own revisions; two ReplicaSets are enough to move between.
             revision_history_limit: Some(2),
@@ -48,11 +49,17 @@ pub fn build(app: &WebApp, wanted: Wanted) -> Deployment {
     }
 }
 
-fn tracked(mut template: PodTemplateSpec, track: Track, config: Option<String>) -> PodTemplateSpec {
+fn tracked(wanted: Wanted) -> PodTemplateSpec {
+    let mut template = wanted.template;
     let meta = template.metadata.get_or_insert_default();
     let labels = meta.labels.get_or_insert_with(BTreeMap::new);
-    labels.insert(names::TRACK_LABEL.to_string(), track.label().to_string());
-    if let Some(config) = config {
+    labels.insert(names::TRACK_LABEL.to_string(), wanted.track.label().to_string());
+    // One trial may follow another in the same Deployment; what the pods of the first did must not be held against the
+    // second.
+    if wanted.track == Track::Canary {
+        labels.insert(names::REVISION_LABEL.to_string(), wanted.revision);
+    }
+    if let Some(config) = wanted.config {
         let annotations = meta.annotations.get_or_insert_with(BTreeMap::new);
         annotations.insert(names::CONFIG_ANNOTATION.to_string(), config);
     }

@@ -1,6 +1,6 @@
 //! The Ingress in front of the Service.
 
-use super::{metadata, ports, service_port};
+use super::{metadata, ports};
 use crate::names;
 use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressBackend, IngressRule, IngressServiceBackend, IngressSpec,
@@ -11,7 +11,7 @@ use stead_apis::WebApp;
 /// The Ingress, where the spec asks for one.
 pub fn build(app: &WebApp) -> Option<Ingress> {
     let wanted = app.spec.ingress.as_ref()?;
-    let number = ports(app).first().map(|port| service_port(0, port));
+    let number = ports(app).first().map(|port| port.offered_as(0));
     let backend = IngressServiceBackend {
         name: names::child(app),
         port: Some(ServiceBackendPort { number, name: None }),

@@ -9,7 +9,8 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::{Value, json};
-use stead_apis::WebApp;
+use std::collections::BTreeMap;
+use stead_apis::{WebApp, WebAppSpec};
 
 /// Fields of the spec that do not change what a pod is: they make no new revision.
 const NOT_OF_THE_POD: &[&str] = &[
@@ -45,6 +46,8 @@ pub struct Revision {
     pub hash: String,
     pub number: i64,
     pub verdict: Verdict,
+    /// What it did wrong, where it failed: the rest of a sentence that begins with its number.
+    pub why: Option<String>,
     /// The spec and the template, exactly as they are stored.
     data: Value,
 }
@@ -57,6 +60,7 @@ impl Revision {
             hash: wanted_hash(app),
             number,
             verdict: Verdict::Open,
+            why: None,
             data,
         }
     }
@@ -65,11 +69,8 @@ impl Revision {
     pub fn read(stored: &ControllerRevision) -> Option<Self> {
         let meta = &stored.metadata;
         let hash = meta.labels.as_ref()?.get(names::REVISION_LABEL)?.clone();
-        let outcome = meta
-            .annotations
-            .as_ref()
-            .and_then(|all| all.get(names::OUTCOME_ANNOTATION));
-        let verdict = match outcome.map(String::as_str) {
+        let noted = |name: &str| meta.annotations.as_ref()?.get(name).cloned();
+        let verdict = match noted(names::OUTCOME_ANNOTATION).as_deref() {
             Some("good") => Verdict::Good,
             Some("failed") => Verdict::Failed,
             _ => Verdict::Open,
@@ -79,6 +80,7 @@ impl Revision {
             hash,
             number: stored.revision,
             verdict,
+            why: noted(names::WHY_ANNOTATION),
             data,
         })
     }
@@ -93,6 +95,37 @@ impl Revision {
         &self.data["spec"]
     }
 
+    /// The application as it was with this revision: what makes a pod is the revision's, the rest is of now.
+    pub fn as_of(&self, app: &WebApp) -> WebApp {
+        match self.restored(app) {
+            Ok(spec) => WebApp { spec, ..app.clone() },
+            // A later version of the operator may have written it; its template runs all the same.
+            Err(_) => app.clone(),
+        }
+    }
+
+    /// The spec of now with everything that makes a pod taken from the revision.
+    pub fn restored(&self, app: &WebApp) -> serde_json::Result<WebAppSpec> {
+        let mut spec = serde_json::to_value(&app.spec)?;
+        if let (Value::Object(fields), Value::Object(then)) = (&mut spec, self.spec()) {
+            fields.retain(|name, _| NOT_OF_THE_POD.contains(&name.as_str()));
+            fields.extend(then.clone());
+        }
+        stead::decode(&spec)
+    }
+
+    /// Notes that it failed, and what it did wrong.
+    pub fn fail(&mut self, why: String) {
+        self.verdict = Verdict::Failed;
+        self.why = Some(why);
+    }
+
+    /// What it did wrong, as a sentence.
+    pub fn failure(&self) -> String {
+        let why = self.why.as_deref().unwrap_or("did not come up");
+        format!("revision {} {why}", self.number)
+    }
+
     /// The object that keeps it.
     pub fn object(&self, app: &WebApp) -> ControllerRevision {
         let mut meta = metadata(app, names::suffixed(app, &self.hash));
@@ -104,7 +137,16 @@ impl Revision {
             Verdict::Good => Some("good"),
             Verdict::Failed => Some("failed"),
         };
-        meta.annotations = outcome.map(|word| [(names::OUTCOME_ANNOTATION.to_string(), word.to_string())].into());
+        let why = self.why.clone().filter(|_| self.verdict == Verdict::Failed);
+        let notes = [
+            (names::OUTCOME_ANNOTATION, outcome.map(str::to_string)),
+            (names::WHY_ANNOTATION, why),
+        ];
+        let notes: BTreeMap<String, String> = notes
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_string(), value?)))
+            .collect();
+        meta.annotations = (!notes.is_empty()).then_some(notes);
         ControllerRevision {
             metadata: meta,
             revision: self.number,

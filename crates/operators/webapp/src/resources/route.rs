@@ -1,6 +1,6 @@
 //! The HTTPRoute of the Gateway API. Its types are not built in, so it is made as plain JSON.
 
-use super::{ports, service_port};
+use super::ports;
 use crate::names;
 use serde_json::{Value, json};
 use stead_apis::WebApp;
@@ -15,7 +15,7 @@ pub fn build(app: &WebApp) -> Option<Value> {
     if let Some(section) = &wanted.gateway.section_name {
         parent["sectionName"] = json!(section);
     }
-    let port = ports(app).first().map(|port| service_port(0, port));
+    let port = ports(app).first().map(|port| port.offered_as(0));
     let mut spec = json!({
         "parentRefs": [parent],
         "rules": [{

@@ -1,6 +1,6 @@
 //! The Service: one address for all pods, stable and canary.
 
-use super::{metadata, ports, protocol, service_port};
+use super::{metadata, ports, protocol};
 use crate::names;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -11,7 +11,7 @@ pub fn build(app: &WebApp) -> Service {
     let ports = ports(app);
     let offered = ports.iter().enumerate().map(|(index, port)| ServicePort {
         name: Some(port.name.clone()),
-        port: service_port(index, port),
+        port: port.offered_as(index),
         target_port: Some(IntOrString::String(port.name.clone())),
         protocol: Some(protocol(port)),
         ..ServicePort::default()

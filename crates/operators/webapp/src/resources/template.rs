@@ -7,8 +7,8 @@ use super::{ports, protocol};
 use crate::names;
 use crate::resources::files;
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, ContainerPort, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
-    SeccompProfile, SecurityContext, TCPSocketAction, TopologySpreadConstraint,
+    Capabilities, Container, ContainerPort, EmptyDirVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+    ResourceRequirements, SeccompProfile, SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -18,9 +18,7 @@ use stead_apis::WebApp;
 use stead_apis::image::ImageReference;
 use stead_apis::webapp::Advice;
 use stead_apis::webapp::container::{Profile, Security};
-
-/// The name of the application's own container.
-pub const CONTAINER: &str = "app";
+use stead_apis::webapp::validate::CONTAINER;
 
 /// The template that this spec asks for, without what changes from track to track.
 pub fn render(app: &WebApp) -> PodTemplateSpec {
@@ -39,7 +37,7 @@ pub fn render(app: &WebApp) -> PodTemplateSpec {
         .cloned()
         .map(|init| hardened(init, &security))
         .collect::<Vec<_>>();
-    let mut volumes = spec.volumes.clone();
+    let mut volumes: Vec<Volume> = spec.volumes.iter().cloned().map(sourced).collect();
     volumes.extend(files::volume(app));
     let mut labels = spec.pod_labels.clone();
     labels.extend(names::selector(app));
@@ -98,6 +96,17 @@ fn container(app: &WebApp, security: &Security) -> Container {
         ..Container::default()
     };
     hardened(main, security)
+}
+
+/// A volume with Kubernetes' own default said by us: what the server fills in belongs to nobody, and would stay beside the
+/// source that the volume gets later.
+fn sourced(mut volume: Volume) -> Volume {
+    let name = std::mem::take(&mut volume.name);
+    if volume == Volume::default() {
+        volume.empty_dir = Some(EmptyDirVolumeSource::default());
+    }
+    volume.name = name;
+    volume
 }
 
 /// When a node pulls an image of which nothing is said: always, where another image may appear under the same name. The

@@ -1,7 +1,10 @@
 //! Canaries: a new version on a part of the pods first.
 
 use crate::world::World;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
+use std::sync::Arc;
+use stead_apis::webapp::strategy::OnFailure;
 
 fn ready() -> World {
     World::ready(json!({
@@ -33,15 +36,25 @@ fn a_good_version_takes_over_step_by_step() {
     world.settle();
     assert_eq!(
         (replicas(&world, "shop"), replicas(&world, "shop-canary")),
-        (Some(9), Some(1))
+        (Some(10), Some(1)),
+        "nothing makes way for what does not serve yet"
     );
     assert_eq!(world.image(), "nginx:1.25");
+    world.pods_become_available();
+    world.settle();
+    assert_eq!(replicas(&world, "shop"), Some(9));
     world.pods_become_available();
     world.settle();
     world.pass(30);
     world.settle();
     assert_eq!(replicas(&world, "shop-canary"), Some(1), "the pause is not over");
     world.pass(30);
+    world.settle();
+    assert_eq!(
+        (replicas(&world, "shop"), replicas(&world, "shop-canary")),
+        (Some(9), Some(5))
+    );
+    world.pods_become_available();
     world.settle();
     assert_eq!(
         (replicas(&world, "shop"), replicas(&world, "shop-canary")),
@@ -99,7 +112,20 @@ fn too_many_failed_requests_condemn_a_version_that_looks_well() {
         (replicas(&world, "shop"), replicas(&world, "shop-canary")),
         (Some(10), None)
     );
-    assert_eq!(world.ready_condition().reason, "RolledBack");
+    let ready = world.ready_condition();
+    assert_eq!(ready.reason, "RolledBack");
+    assert_eq!(
+        ready.message,
+        "revision 2 failed 5.1 % of the requests to it, where 5 % are borne; revision 1 runs until the spec changes"
+    );
+}
+
+/// A pod on trial, as it is labelled now, that started anew so often.
+fn pod_on_trial(world: &World, restarts: i32) -> Arc<Pod> {
+    let labels = &world.child("Deployment", "shop-canary").unwrap()["spec"]["template"]["metadata"]["labels"];
+    let pod = json!({"metadata": {"name": "shop-canary-1", "labels": labels}, "status": {
+        "containerStatuses": [{"name": "app", "image": "x", "imageID": "", "ready": true, "restartCount": restarts}]}});
+    Arc::new(serde_json::from_value(pod).unwrap())
 }
 
 #[test]
@@ -107,9 +133,195 @@ fn restarts_of_a_trial_pod_condemn_the_version() {
     let mut world = ready();
     world.edit(|spec| spec.image = "nginx:1.26".to_string());
     world.settle();
-    let restless = json!({"metadata": {"name": "shop-canary-1", "labels": {"stead.dev/track": "canary"}}, "status": {
-        "containerStatuses": [{"name": "app", "image": "x", "imageID": "", "ready": true, "restartCount": 3}]}});
-    world.seen.pods = vec![std::sync::Arc::new(serde_json::from_value(restless).unwrap())];
+    world.seen.pods = vec![pod_on_trial(&world, 3)];
     world.settle();
+    let ready = world.ready_condition();
+    assert_eq!(ready.reason, "RolledBack");
+    assert!(
+        ready
+            .message
+            .starts_with("revision 2 restarted 3 times on trial; revision 1 runs"),
+        "{}",
+        ready.message
+    );
+}
+
+#[test]
+fn what_a_superseded_trial_did_is_not_held_against_the_next_one() {
+    let mut world = ready();
+    world.edit(|spec| spec.image = "nginx:broken".to_string());
+    world.settle();
+    let old = pod_on_trial(&world, 9);
+    world.edit(|spec| spec.image = "nginx:1.26".to_string());
+    // The old pod is still there when the next trial begins.
+    world.seen.pods = vec![old];
+    world.settle();
+    assert_eq!(replicas(&world, "shop-canary"), Some(1));
+    assert_eq!(world.ready_condition().reason, "WaitingForPods");
+}
+
+#[test]
+fn a_single_pod_makes_way_only_when_the_trial_is_over() {
+    let mut world = World::ready(json!({
+        "image": "nginx:1.25", "replicas": 1,
+        "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 10, "pauseSeconds": 60}]}},
+    }));
+    world.edit(|spec| spec.image = "nginx:1.26".to_string());
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    assert_eq!(
+        (world.image(), replicas(&world, "shop"), replicas(&world, "shop-canary")),
+        ("nginx:1.25", Some(1), Some(1))
+    );
+}
+
+#[test]
+fn a_trial_that_nobody_could_see_is_not_passed() {
+    let mut world = ready();
+    world.edit(|spec| spec.image = "nginx:1.26".to_string());
+    world.settle();
+    world.edit(|spec| spec.suspend = true);
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    assert_eq!(world.ready_condition().reason, "Suspended");
+    world.pass(24 * 3600);
+    world.settle();
+    assert_eq!(world.image(), "nginx:1.25", "no pod has run the new version yet");
+    world.edit(|spec| spec.suspend = false);
+    world.settle();
+    assert_eq!(
+        (replicas(&world, "shop"), replicas(&world, "shop-canary")),
+        (Some(10), Some(1)),
+        "the trial begins where it was"
+    );
+}
+
+#[test]
+fn a_failed_trial_goes_no_further_where_the_spec_says_to_stop() {
+    let mut world = ready();
+    world.edit(|spec| {
+        spec.image = "nginx:broken".to_string();
+        spec.strategy.on_failure = OnFailure::Stop;
+    });
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    world.seen.pods = vec![pod_on_trial(&world, 3)];
+    world.settle();
+    let ready = world.ready_condition();
+    assert_eq!(ready.reason, "RolloutFailed");
+    assert!(
+        ready.message.contains("it stays on 10 % of the pods"),
+        "{}",
+        ready.message
+    );
+    assert_eq!(
+        (world.image(), replicas(&world, "shop"), replicas(&world, "shop-canary")),
+        ("nginx:1.25", Some(9), Some(1))
+    );
+    world.edit(|spec| spec.strategy.on_failure = OnFailure::RollBack);
+    world.settle();
+    assert_eq!(
+        (replicas(&world, "shop"), replicas(&world, "shop-canary")),
+        (Some(10), None)
+    );
+}
+
+#[test]
+fn taking_back_a_failed_version_changes_no_pod() {
+    let mut world = World::ready(json!({
+        "image": "nginx:1.24", "replicas": 3,
+        "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 50, "pauseSeconds": 0}]}},
+    }));
+    world.edit(|spec| spec.image = "nginx:1.25".to_string());
+    for _ in 0..4 {
+        world.settle();
+        world.pods_become_available();
+    }
+    world.settle();
+    assert_eq!(
+        (world.image(), world.ready_condition().reason.as_str()),
+        ("nginx:1.25", "Available")
+    );
+    world.edit(|spec| spec.image = "nginx:broken".to_string());
+    world.settle();
+    world.seen.pods = vec![pod_on_trial(&world, 3)];
+    world.settle();
+    world.seen.pods.clear();
     assert_eq!(world.ready_condition().reason, "RolledBack");
+    world.pods_become_available();
+    world.settle();
+    let before = world.deployment().clone();
+    world.edit(|spec| spec.image = "nginx:1.25".to_string());
+    world.settle();
+    assert_eq!(world.deployment(), &before, "what runs is what is wanted");
+    assert_eq!(replicas(&world, "shop-canary"), None);
+    assert_eq!(world.ready_condition().reason, "Available");
+}
+
+#[test]
+fn what_a_trial_reads_does_not_touch_the_pods_beside_it() {
+    let mut world = World::ready(json!({
+        "image": "nginx:1.25", "replicas": 4, "files": [{"path": "/etc/a", "content": "old"}],
+        "ports": [{"name": "http", "containerPort": 80}],
+        "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 25, "pauseSeconds": 60}]}},
+    }));
+    let template = |world: &World| world.deployment()["spec"]["template"].clone();
+    let (before, service) = (template(&world), world.child("Service", "shop").cloned());
+    world.put_secret("db", "1");
+    world.edit(|spec| {
+        spec.files[0].content = "new".to_string();
+        spec.ports[0].name = "web".to_string();
+        spec.env_from = serde_json::from_value(json!([{"secretRef": {"name": "db"}}])).unwrap();
+    });
+    world.settle();
+    assert_eq!(
+        (world.file("shop").as_deref(), world.file("shop-canary").as_deref()),
+        (Some("old"), Some("new"))
+    );
+    assert_eq!(template(&world), before, "no pod of the old version is replaced");
+    assert_eq!(
+        world.child("Service", "shop").cloned(),
+        service,
+        "and all of them are still reached"
+    );
+    world.pods_become_available();
+    world.settle();
+    world.pass(60);
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    assert_eq!(world.file("shop").as_deref(), Some("new"));
+    assert_eq!(
+        world.child("Service", "shop").unwrap()["spec"]["ports"][0]["targetPort"],
+        "web"
+    );
+    let maps = world.children.keys().filter(|(kind, _)| kind == "ConfigMap").count();
+    assert_eq!(maps, 1, "the old files go with the last old pod");
+}
+
+#[test]
+fn what_only_the_old_version_reads_may_be_gone() {
+    let mut world = World::new(json!({
+        "image": "nginx:1.25", "replicas": 2, "envFrom": [{"secretRef": {"name": "old"}}],
+        "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 50, "pauseSeconds": 60}]}},
+    }));
+    world.put_secret("old", "1");
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    let before = world.deployment()["spec"]["template"].clone();
+    world.seen.digests.secrets.clear();
+    world.put_secret("new", "1");
+    world.edit(|spec| spec.env_from = serde_json::from_value(json!([{"secretRef": {"name": "new"}}])).unwrap());
+    world.settle();
+    assert_eq!(
+        replicas(&world, "shop-canary"),
+        Some(1),
+        "{:?}",
+        world.ready_condition()
+    );
+    assert_eq!(world.deployment()["spec"]["template"], before);
 }

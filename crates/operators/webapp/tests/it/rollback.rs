@@ -33,6 +33,31 @@ fn a_failed_rollout_goes_back_to_the_last_good_revision_and_says_so() {
 }
 
 #[test]
+fn going_back_brings_back_the_files_and_the_ports_of_the_good_version() {
+    let mut world = World::ready(
+        json!({"image": "nginx:1.25", "files": [{"path": "/etc/a", "content": "good"}],
+        "ports": [{"name": "http", "containerPort": 80}]}),
+    );
+    let (template, service) = (
+        world.deployment()["spec"]["template"].clone(),
+        world.child("Service", "shop").cloned(),
+    );
+    world.edit(|spec| {
+        spec.files[0].content = "bad".to_string();
+        spec.ports[0].name = "web".to_string();
+    });
+    world.settle();
+    assert_eq!(world.file("shop").as_deref(), Some("bad"));
+    world.rollout_is_stuck();
+    world.settle();
+    assert_eq!(world.file("shop").as_deref(), Some("good"));
+    assert_eq!(world.deployment()["spec"]["template"], template);
+    assert_eq!(world.child("Service", "shop").cloned(), service);
+    let maps = world.children.keys().filter(|(kind, _)| kind == "ConfigMap").count();
+    assert_eq!(maps, 1, "nobody mounts the bad ones any more");
+}
+
+#[test]
 fn scaling_does_not_try_the_failed_revision_again() {
     let mut world = ready();
     world.edit(|spec| spec.image = "nginx:broken".to_string());

@@ -3,7 +3,6 @@
 use crate::world::World;
 use serde_json::{Value, json};
 use stead_apis::webapp::Phase;
-use stead_webapp::seen::References;
 
 fn with(extra: Value) -> Value {
     let mut spec = json!({"image": "nginx:1.25", "replicas": 2});
@@ -53,11 +52,11 @@ fn w5_a_feature_that_is_turned_off_takes_its_child_along() {
         ("Ingress", "shop"),
         ("NetworkPolicy", "shop"),
         ("HorizontalPodAutoscaler", "shop"),
-        ("ConfigMap", "shop-files"),
         ("PodDisruptionBudget", "shop"),
     ] {
         assert!(world.child(kind, name).is_some(), "{kind}");
     }
+    assert_eq!(world.file("shop").as_deref(), Some("1"));
     world.edit(|spec| {
         spec.ingress = None;
         spec.network = None;
@@ -65,6 +64,8 @@ fn w5_a_feature_that_is_turned_off_takes_its_child_along() {
         spec.files.clear();
         spec.replicas = 1;
     });
+    world.settle();
+    world.pods_become_available();
     world.settle();
     let left: Vec<&str> = world.children.keys().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(
@@ -94,18 +95,11 @@ fn w6_an_autoscaler_that_has_decided_is_not_fought() {
 #[test]
 fn w8_a_missing_secret_is_waited_for_and_then_it_proceeds() {
     let mut world = World::new(with(json!({"envFrom": [{"secretRef": {"name": "db"}}]})));
-    world.seen.references = References {
-        hash: None,
-        missing: vec!["Secret db".to_string()],
-    };
     world.settle();
     assert_eq!(world.child("Deployment", "shop"), None);
     assert_eq!(world.ready_condition().reason, "ReferenceMissing");
     assert_eq!(world.ready_condition().message, "waiting for Secret db to be created");
-    world.seen.references = References {
-        hash: Some("1".to_string()),
-        missing: Vec::new(),
-    };
+    world.put_secret("db", "1");
     world.settle();
     world.pods_become_available();
     world.settle();
@@ -115,15 +109,12 @@ fn w8_a_missing_secret_is_waited_for_and_then_it_proceeds() {
 #[test]
 fn w9_a_rotated_secret_rolls_the_pods_exactly_once() {
     let mut world = World::new(with(json!({"envFrom": [{"secretRef": {"name": "db"}}]})));
-    world.seen.references = References {
-        hash: Some("1".to_string()),
-        missing: Vec::new(),
-    };
+    world.put_secret("db", "1");
     world.settle();
     world.pods_become_available();
     world.settle();
     let before = world.seen.stable.as_ref().unwrap().metadata.generation;
-    world.seen.references.hash = Some("2".to_string());
+    world.put_secret("db", "2");
     world.settle();
     world.pods_become_available();
     world.settle();
@@ -169,7 +160,33 @@ fn files_are_mounted_where_they_are_wanted() {
         (mount["mountPath"].as_str(), mount["subPath"].as_str()),
         (Some("/etc/app/config.yaml"), Some("file-0"))
     );
-    assert_eq!(world.files().unwrap().data.unwrap()["file-0"], "a: 1");
+    assert_eq!(world.file("shop").as_deref(), Some("a: 1"));
+}
+
+#[test]
+fn nothing_of_the_spec_reaches_a_shell() {
+    let nasty = "; $(rm -rf /) `id` 'x' \"y\"";
+    let world = World::ready(with(json!({"command": [nasty], "args": [nasty, "-c"],
+        "env": [{"name": "A", "value": nasty}], "files": [{"path": "/etc/$(id)", "content": nasty}]})));
+    let template = &world.deployment()["spec"]["template"]["spec"];
+    let container = &template["containers"][0];
+    assert_eq!(container["command"], json!([nasty]), "word by word, nothing around it");
+    assert_eq!(container["args"], json!([nasty, "-c"]));
+    assert_eq!(container["env"][0]["value"], nasty);
+    assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/$(id)");
+    assert_eq!(world.file("shop").as_deref(), Some(nasty));
+    assert_eq!(
+        (&container["lifecycle"], &template["initContainers"]),
+        (&Value::Null, &Value::Null)
+    );
+}
+
+/// Found by W12: what the server fills in belongs to nobody, and stayed beside the source that the volume got later.
+#[test]
+fn a_volume_without_a_source_is_an_empty_directory_by_our_own_word() {
+    let world = World::ready(with(json!({"volumes": [{"name": "data"}]})));
+    let volumes = &world.deployment()["spec"]["template"]["spec"]["volumes"];
+    assert_eq!(*volumes, json!([{"name": "data", "emptyDir": {}}]));
 }
 
 #[test]

@@ -151,6 +151,11 @@ impl World {
         });
     }
 
+    /// A Secret of which the cache knows this digest.
+    pub fn put_secret(&mut self, name: &str, digest: &str) {
+        self.seen.digests.secrets.insert(name.to_string(), digest.to_string());
+    }
+
     pub fn pass(&mut self, seconds: i64) {
         self.now += SignedDuration::from_secs(seconds);
     }
@@ -220,9 +225,16 @@ impl World {
         Some(Arc::new(now))
     }
 
-    /// The files of the app as its ConfigMap has them.
-    pub fn files(&self) -> Option<ConfigMap> {
-        self.child("ConfigMap", "shop-files")
+    /// The ConfigMap that the pods of a Deployment mount as their files.
+    pub fn files(&self, deployment: &str) -> Option<ConfigMap> {
+        let template = &self.child("Deployment", deployment)?["spec"]["template"];
+        let mounted = template["spec"]["volumes"][0]["configMap"]["name"].as_str()?;
+        self.child("ConfigMap", mounted)
             .map(|map| serde_json::from_value(map.clone()).unwrap())
+    }
+
+    /// What the pods of a Deployment find in their first file.
+    pub fn file(&self, deployment: &str) -> Option<String> {
+        self.files(deployment)?.data?.remove("file-0")
     }
 }

@@ -1,0 +1,128 @@
+//! What was decided for one WebApp before its children are built: which revision runs where, on how many pods, and what
+//! they read. Pure.
+//!
+//! The plan builds children from it and the status tells it, so both speak of the same decision.
+
+use crate::references;
+use crate::replicas::Replicas;
+use crate::resources::revision::Revision;
+use crate::rollout::{self, Decision, Rollout};
+use crate::seen::{References, Seen};
+use crate::status;
+use stead_apis::WebApp;
+
+/// Everything that was decided before the children are built.
+pub struct Situation<'a> {
+    pub seen: &'a Seen,
+    pub replicas: Replicas,
+    pub decision: Decision,
+    /// The application as its stable pods run it: of another revision than the spec's during a trial and after going back.
+    pub running: WebApp,
+    /// What the stable pods read at their start.
+    pub references: References,
+    /// What the pods on trial read, while there is a trial.
+    pub trial_references: References,
+}
+
+impl<'a> Situation<'a> {
+    /// What follows for this application from the decisions.
+    pub fn of(app: &WebApp, seen: &'a Seen, replicas: Replicas, decision: Decision) -> Self {
+        let mut situation = Situation {
+            seen,
+            replicas,
+            decision,
+            running: app.clone(),
+            references: References::default(),
+            trial_references: References::default(),
+        };
+        situation.running = situation.stable().as_of(app);
+        situation.references = references::summary(&situation.running.spec, &seen.digests);
+        if let Rollout::Trial { good, .. } = &situation.decision.rollout {
+            situation.trial_references = references::summary(&app.spec, &seen.digests);
+            // What the new version does not refer to any more may be gone already. The pods that have read it run on.
+            let runs = seen
+                .stable
+                .as_deref()
+                .filter(|found| rollout::revision_of(found) == Some(&good.hash));
+            if let Some(found) = runs.filter(|_| !situation.references.missing.is_empty()) {
+                situation.references = References {
+                    hash: status::config_of(found).map(str::to_string),
+                    missing: Vec::new(),
+                };
+            }
+        }
+        if let Rollout::Promotion { .. } = &situation.decision.rollout {
+            situation.trial_references = situation.references.clone();
+        }
+        situation
+    }
+}
+
+impl Situation<'_> {
+    /// The revision that the stable pods shall run.
+    pub fn stable(&self) -> &Revision {
+        match &self.decision.rollout {
+            Rollout::Whole { revision } => revision,
+            Rollout::RolledBack { good, .. } | Rollout::Trial { good, .. } => good,
+            Rollout::Promotion { trial, .. } => trial,
+        }
+    }
+
+    /// The hash of that revision.
+    pub fn stable_revision(&self) -> &str {
+        &self.stable().hash
+    }
+
+    /// How many stable pods to apply; `None` where an autoscaler decides.
+    pub fn stable_replicas(&self) -> Option<i32> {
+        let all = self.replicas.to_apply(self.seen.stable.as_deref())?;
+        match &self.decision.rollout {
+            // An autoscaler counts its own pods; trial pods come on top of them.
+            Rollout::Trial { trial, percent, .. } if !matches!(self.replicas, Replicas::Scaled(_)) => {
+                // A pod makes way for one that serves, not for one that perhaps never will; and of both versions there
+                // is at least one until the trial is of all.
+                let least = i32::from(all > 0 && *percent < 100);
+                let helping = self.serving_on_trial(&trial.hash).min(share(all, *percent));
+                Some((all - helping).max(least))
+            }
+            _ => Some(all),
+        }
+    }
+
+    /// How many pods on trial serve.
+    fn serving_on_trial(&self, hash: &str) -> i32 {
+        let deployment = self.seen.canary.as_deref();
+        let status = deployment
+            .filter(|found| rollout::revision_of(found) == Some(hash))
+            .and_then(|found| found.status.as_ref());
+        status.and_then(|status| status.available_replicas).unwrap_or(0)
+    }
+
+    /// What is needed and not there.
+    pub fn missing(&self) -> Vec<String> {
+        let mut missing = [
+            self.references.missing.as_slice(),
+            self.trial_references.missing.as_slice(),
+        ]
+        .concat();
+        missing.sort();
+        missing.dedup();
+        missing
+    }
+
+    /// The trial: its revision and how many pods.
+    pub fn trial(&self) -> Option<(&Revision, i32)> {
+        match &self.decision.rollout {
+            Rollout::Trial { trial, percent, .. } | Rollout::Promotion { trial, percent, .. } => {
+                Some((trial, share(self.replicas.count(), *percent)))
+            }
+            Rollout::Whole { .. } | Rollout::RolledBack { .. } => None,
+        }
+    }
+}
+
+/// A part of the pods, at least one.
+fn share(all: i32, percent: i32) -> i32 {
+    let part = (i64::from(all) * i64::from(percent) + 99) / 100;
+    i32::try_from(part).unwrap_or(all).clamp(i32::from(all > 0), all.max(0))
+}
