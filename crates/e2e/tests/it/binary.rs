@@ -97,12 +97,18 @@ impl Up {
 
     /// The same with these parts of the control plane.
     pub fn either_with(parts: Parts) -> Option<Up> {
+        match (Self::asks_for_kubernetes(), parts) {
+            (true, parts) => Self::kubernetes(parts),
+            (false, Parts::Api) => Self::start(&["--ephemeral"]),
+            (false, Parts::All) => Self::whole(&["--ephemeral", "--parts", "api,controllers,scheduler"]),
+        }
+    }
+
+    /// Whether `STEAD_E2E_ON` asks for the real API server.
+    pub fn asks_for_kubernetes() -> bool {
         match std::env::var(ON).as_deref() {
-            Ok("kubernetes") => Self::kubernetes(parts),
-            Ok("embedded") | Err(_) => match parts {
-                Parts::Api => Self::start(&["--ephemeral"]),
-                Parts::All => Self::whole(&["--ephemeral", "--parts", "api,controllers,scheduler"]),
-            },
+            Ok("kubernetes") => true,
+            Ok("embedded") | Err(_) => false,
             Ok(other) => panic!("{ON}={other}: it is `embedded` or `kubernetes`"),
         }
     }

@@ -1,6 +1,7 @@
 //! A whole cluster in this process: API server, controllers, scheduler, hollow nodes, and the WebApp operator behind
 //! faults. Hundreds of milliseconds to start, nothing to clean up.
 
+use crate::binary::Up;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -23,6 +24,8 @@ use stead_cluster::{controllers, node, scheduler};
 use stead_machinery::conditions;
 use stead_test::embedded;
 use stead_test::faults::Faults;
+use stead_test::kubernetes::{Kubernetes, Parts, StartError};
+use stead_test::skip::skipped;
 use stead_test::wait::until;
 use stead_webapp::WebAppOperator;
 use tokio::task::{JoinHandle, JoinSet};
@@ -43,6 +46,7 @@ pub struct Stage {
     pub metrics: Metrics,
     stop: CancellationToken,
     parts: JoinSet<()>,
+    _ends_with_it: Option<Kubernetes>,
 }
 
 impl Stage {
@@ -55,7 +59,33 @@ impl Stage {
 
     /// An API server with the definitions, and nothing else.
     pub async fn only_api() -> Stage {
-        let client = embedded::client().await.expect("an API server");
+        Stage::on(embedded::client().await.expect("an API server"), None).await
+    }
+
+    /// The same on the real API server where `STEAD_E2E_ON` asks for it. `None` where there is none.
+    pub async fn either_api() -> Option<Stage> {
+        if !Up::asks_for_kubernetes() {
+            return Some(Stage::only_api().await);
+        }
+        let real = match Kubernetes::start(Parts::Api).await {
+            Ok(real) => real,
+            Err(StartError::Missing(missing)) => {
+                skipped(missing);
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let client = real.client().await.expect("a client");
+        let stage = Stage::on(client, Some(real)).await;
+        until("the kind is served", PATIENCE, || async {
+            stage.apps().list(&ListParams::default()).await.map(drop)
+        })
+        .await
+        .expect("a list");
+        Some(stage)
+    }
+
+    async fn on(client: Client, real: Option<Kubernetes>) -> Stage {
         install(&client, &stead_apis::definitions::all()).await;
         Stage {
             client,
@@ -64,6 +94,7 @@ impl Stage {
             metrics: Metrics::default(),
             stop: CancellationToken::new(),
             parts: JoinSet::new(),
+            _ends_with_it: real,
         }
     }
 

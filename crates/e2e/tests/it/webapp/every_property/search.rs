@@ -1,0 +1,370 @@
+//! The search for a valid change of every property: candidates from the schema, verdicts from the API server.
+
+use super::super::children::{self, Children};
+use super::super::stage::Stage;
+use super::schema::{self, Change, Learned, Place, Step};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Mutex;
+use stead_apis::WebApp;
+
+/// Usual values beside the changed one that are tried.
+const BESIDE: usize = 4;
+/// Specs that were found for neighbours and are changed in turn: those that have most of what is around.
+const MOST_NEIGHBOURS: usize = 4;
+/// Specs that are tried for one property, first while little is known and then once its neighbours are.
+const MOST_TRIED: [usize; 2] = [40, 200];
+/// Values that are tried while something else than the value is wrong.
+const MOST_ELSEWHERE: usize = 4;
+
+/// The name of what is only tried.
+const TRIAL: &str = "trial";
+
+/// Changes that children do not show, by the property that they are in: they are about when and how something is done.
+const NOT_IN_CHILDREN: &[&str] = &["advice", "recovery", "revisionHistoryLimit", "sleep", "strategy"];
+
+/// Specs to begin with: some properties make sense only beside others.
+fn beginnings() -> Vec<Value> {
+    let probe = || json!({"tcpSocket": {"port": 8080}});
+    let container = |name: &str| {
+        json!({"name": name, "image": "busybox:1.36", "env": [{"name": "data", "value": "data"}],
+            "livenessProbe": probe(), "readinessProbe": probe(), "startupProbe": probe(),
+            "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": true}],
+            "restartPolicy": (name == "init").then_some("Always")})
+    };
+    vec![
+        json!({"image": "nginx:1.25", "replicas": 2}),
+        json!({"image": "nginx:1.25", "replicas": 2,
+            "volumes": [{"name": "data", "emptyDir": {}}],
+            "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": true}],
+            "ports": [{"name": "http", "containerPort": 8080}],
+            "tolerations": [{"key": "data", "operator": "Equal", "value": "data", "effect": "NoExecute"}],
+            "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 10}]}},
+            "probes": {"liveness": probe(), "readiness": probe(), "startup": probe()},
+            "initContainers": [container("init")], "sidecars": [container("beside")]}),
+        json!({"image": "nginx:1.25", "replicas": 2, "autoscaling": {"maxReplicas": 5, "metrics": [
+            {"type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
+            {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "app",
+                "target": {"type": "Utilization", "averageUtilization": 50}}}]}}),
+        // A raw device.
+        json!({"image": "nginx:1.25", "replicas": 2,
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+            "initContainers": [{"name": "init", "image": "busybox:1.36"}],
+            "sidecars": [{"name": "beside", "image": "busybox:1.36"}]}),
+    ]
+}
+
+/// A spec, and what the cluster holds for it after a fresh install.
+#[derive(Clone)]
+struct Accepted {
+    /// As the server keeps it.
+    spec: Value,
+    children: Children,
+}
+
+/// What came of a search.
+#[derive(Default)]
+pub struct Search {
+    pub found: Vec<Found>,
+    /// Places that were changed along with others.
+    pub along: Vec<Place>,
+    /// Places of which no valid change was found, and why the last one that was tried is not valid.
+    pub missed: BTreeMap<Place, String>,
+}
+
+/// A valid change of a property.
+pub struct Found {
+    pub place: Place,
+    /// What was changed.
+    before: Value,
+    pub spec: Value,
+    /// What a fresh install of this spec gives.
+    pub children: Children,
+}
+
+/// A cluster that judges.
+pub struct Judge<'a> {
+    stage: &'a Stage,
+    /// What the server made of children: most specs have most of them.
+    known: Mutex<HashMap<String, Value>>,
+}
+
+impl<'a> Judge<'a> {
+    pub fn new(stage: &'a Stage) -> Self {
+        Judge {
+            stage,
+            known: Mutex::default(),
+        }
+    }
+
+    /// A valid change of each of these places that can be changed. What was found for one is where the next is tried, so
+    /// neighbours belong together.
+    pub async fn changes(&self, schema: &Value, places: &[Place]) -> Search {
+        let mut bases = Vec::new();
+        for beginning in beginnings() {
+            let base = self.accepted(&beginning).await;
+            bases.push(base.unwrap_or_else(|why| panic!("a beginning is not valid: {why:?}")));
+        }
+        let beginnings = bases.len();
+        let mut search = Search::default();
+        for most in MOST_TRIED {
+            // The second time it is enough if a place was changed along with a neighbour.
+            let again = !search.missed.is_empty();
+            let missed = std::mem::take(&mut search.missed);
+            let open = places.iter().filter(|place| !again || missed.contains_key(*place));
+            for place in open {
+                if again && search.found.iter().any(|found| found.changes_too(place)) {
+                    search.along.push(place.clone());
+                    continue;
+                }
+                match self.change(schema, place, bases.split_at(beginnings), most).await {
+                    Ok((before, accepted)) => {
+                        search.found.push(Found {
+                            place: place.clone(),
+                            before,
+                            spec: accepted.spec.clone(),
+                            children: accepted.children.clone(),
+                        });
+                        bases.push(accepted);
+                    }
+                    Err(refusal) => {
+                        search.missed.insert(place.clone(), format!("{:?}", refusal.causes));
+                    }
+                }
+            }
+            if search.missed.is_empty() {
+                break;
+            }
+        }
+        search
+    }
+
+    /// The first valid spec that differs from a base at this place and asks something else of the cluster; and the base.
+    async fn change(
+        &self,
+        schema: &Value,
+        place: &[Step],
+        (beginnings, neighbours): (&[Accepted], &[Accepted]),
+        most: usize,
+    ) -> Result<(Value, Accepted), Refusal> {
+        let mut attempts = Attempts {
+            judge: self,
+            schema,
+            place,
+            learned: Learned::new(),
+            tried: HashSet::new(),
+            most,
+            last: Refusal::default(),
+        };
+        let there = |base: &&Accepted| Reverse(schema::present(&base.spec, place));
+        let mut bases: Vec<&Accepted> = neighbours.iter().collect();
+        bases.sort_by_key(there);
+        bases.truncate(MOST_NEIGHBOURS);
+        bases.extend(beginnings);
+        bases.sort_by_key(there);
+        for beside in 0..BESIDE {
+            for base in &bases {
+                let there = schema::present(&base.spec, place).min(place.len() - 1);
+                // First all that is there stays; then less and less of it, for what excludes each other.
+                for kept in (0..=there).rev() {
+                    if let Some(accepted) = attempts.with(base, kept, beside).await {
+                        return Ok((base.spec.clone(), accepted));
+                    }
+                }
+            }
+        }
+        Err(attempts.last)
+    }
+
+    /// The spec as the server would keep it with the children of it, if all of that is valid.
+    async fn accepted(&self, spec: &Value) -> Result<Accepted, Refusal> {
+        let trial = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let app = app(TRIAL, spec).ok_or_else(Refusal::default)?;
+        let apps: Api<WebApp> = Api::default_namespaced(self.stage.client.clone());
+        let mut app = apps.create(&trial, &app).await?;
+        let mistakes = stead_apis::webapp::validate::errors(&app.spec);
+        if !mistakes.is_empty() {
+            let causes = mistakes.iter().map(|mistake| (mistake.field.clone(), mistake.body()));
+            return Err(Refusal {
+                causes: causes.collect(),
+            });
+        }
+        app.status.get_or_insert_default().phase = Some(stead_apis::webapp::Phase::Created);
+        let seen = stead_webapp::seen::Seen {
+            optional: stead_webapp::seen::OptionalKinds {
+                gateway: true,
+                monitoring: true,
+            },
+            digests: super::digests(),
+            ..Default::default()
+        };
+        let plan = stead_webapp::plan::webapp(&app, &seen, jiff::Timestamp::now());
+        // While something is missing that the pods would read, there is nothing to compare.
+        if !plan.children.iter().any(|child| child.kind.kind == "Deployment") {
+            return Err(Refusal::default());
+        }
+        let mut children = Children::new();
+        for child in plan.children {
+            let mut object = child.object.clone();
+            object["apiVersion"] = child.kind.api_version().into();
+            object["kind"] = child.kind.kind.to_string().into();
+            let text = object.to_string();
+            let place = format!("{} {}", child.kind, child.key.name().replace(TRIAL, "NAME"));
+            let known = self.known.lock().expect("no panic").get(&text).cloned();
+            if let Some(made) = known {
+                children.insert(place, made);
+                continue;
+            }
+            let how = PatchParams {
+                dry_run: true,
+                ..PatchParams::apply("stead-operator").force()
+            };
+            let kind = child.kind.api_resource();
+            let api: Api<DynamicObject> = Api::default_namespaced_with(self.stage.client.clone(), &kind);
+            let made = api.patch(child.key.name(), &how, &Patch::Apply(object)).await?;
+            let made = children::comparable(&made, TRIAL);
+            self.known.lock().expect("no panic").insert(text, made.clone());
+            children.insert(place, made);
+        }
+        Ok(Accepted {
+            spec: serde_json::to_value(&app.spec).expect("JSON"),
+            children,
+        })
+    }
+}
+
+/// An application with this spec.
+pub fn app(name: &str, spec: &Value) -> Option<WebApp> {
+    serde_json::from_value(json!({"apiVersion": "stead.dev/v1", "kind": "WebApp",
+        "metadata": {"name": name}, "spec": spec}))
+    .ok()
+}
+
+/// Whether the change was kept, and is more than words.
+fn takes_effect(place: &[Step], base: &Accepted, accepted: &Accepted) -> bool {
+    let shown = match &place[0] {
+        Step::Field(name) => !NOT_IN_CHILDREN.contains(&name.as_str()),
+        Step::Item => true,
+    };
+    accepted.spec != base.spec
+        && schema::present(&accepted.spec, place) == place.len()
+        && (!shown || accepted.children != base.children)
+}
+
+/// The search at one place.
+struct Attempts<'a> {
+    judge: &'a Judge<'a>,
+    schema: &'a Value,
+    place: &'a [Step],
+    learned: Learned,
+    tried: HashSet<String>,
+    /// How many specs are tried at most.
+    most: usize,
+    /// Why the last of them was not valid.
+    last: Refusal,
+}
+
+impl Attempts<'_> {
+    /// Tries every value that the property may have, with the same around it.
+    async fn with(&mut self, base: &Accepted, kept: usize, beside: usize) -> Option<Accepted> {
+        let own = last_name(self.place);
+        let mut elsewhere = 0;
+        let mut number = 0;
+        while self.tried.len() < self.most && elsewhere < MOST_ELSEWHERE {
+            let words = self.learned.get(own).map_or(&[][..], Vec::as_slice);
+            let values = schema::values(schema::at(self.schema, self.place), words);
+            let change = Change {
+                value: values.get(number)?,
+                kept,
+                beside,
+                learned: &self.learned,
+            };
+            number += 1;
+            let wish = change.of(self.schema, &base.spec, self.place);
+            if wish == base.spec || !self.tried.insert(wish.to_string()) {
+                continue;
+            }
+            match self.judge.accepted(&wish).await {
+                Ok(accepted) if takes_effect(self.place, base, &accepted) => return Some(accepted),
+                Ok(_) => {}
+                Err(refusal) => {
+                    // Where something else is wrong, another value helps only now and then.
+                    elsewhere += usize::from(!refusal.is_about(own));
+                    for (name, words) in refusal.words() {
+                        if self.learned.get(&name) != Some(&words) {
+                            self.learned.insert(name, words);
+                            number = 0;
+                        }
+                    }
+                    self.last = refusal;
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Why a spec is not valid: fields, and what is wrong with them.
+#[derive(Debug, Default)]
+struct Refusal {
+    causes: Vec<(String, String)>,
+}
+
+impl From<kube::Error> for Refusal {
+    fn from(error: kube::Error) -> Self {
+        let kube::Error::Api(status) = error else {
+            panic!("the API server does not answer: {error}");
+        };
+        let causes = status.details.into_iter().flat_map(|details| details.causes);
+        Refusal {
+            causes: causes.map(|cause| (cause.field, cause.message)).collect(),
+        }
+    }
+}
+
+impl Refusal {
+    /// Whether it may be about a property of this name: children call it by another way, and by the same name.
+    fn is_about(&self, name: &str) -> bool {
+        self.causes.is_empty() || self.causes.iter().any(|(field, _)| name_of(field) == name)
+    }
+
+    /// The words that it says would be taken, by the name of the property.
+    fn words(&self) -> Learned {
+        let listed = self.causes.iter().filter_map(|(field, message)| {
+            let (_, words) = message.split_once("supported values: ")?;
+            let words: Vec<String> = words.split('"').skip(1).step_by(2).map(String::from).collect();
+            (!words.is_empty()).then(|| (name_of(field).to_string(), words))
+        });
+        listed.collect()
+    }
+}
+
+/// The last name of a field, be it as a whole or one item of it.
+fn name_of(field: &str) -> &str {
+    let last = field.rsplit('.').next().unwrap_or_default();
+    last.split('[').next().unwrap_or_default()
+}
+
+/// The last name on a way.
+fn last_name(place: &[Step]) -> &str {
+    match place.last() {
+        Some(Step::Field(name)) => name,
+        Some(Step::Item) | None => "",
+    }
+}
+
+impl Found {
+    /// Whether a property was changed along with the one that is meant: a word that tells which of several members is
+    /// there cannot be changed without them.
+    fn changes_too(&self, place: &[Step]) -> bool {
+        let now = schema::value_at(&self.spec, place);
+        now.is_some() && now != schema::value_at(&self.before, place)
+    }
+}
