@@ -66,9 +66,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let default = config.default_namespace.clone();
         let client = connection::client(config)?;
         let mut outlooks = Vec::new();
-        for app in apps {
-            let namespace = arguments.namespace.clone().or_else(|| app.namespace());
-            outlooks.push(look_ahead(&client, namespace.unwrap_or_else(|| default.clone()), app).await?);
+        for written in apps {
+            let namespace = arguments.namespace.clone().or_else(|| written.app.namespace());
+            outlooks.push(look_ahead(&client, namespace.unwrap_or_else(|| default.clone()), written).await?);
         }
         let paint = Paint::of_output();
         arguments.output.print(&outlooks, || {
@@ -77,8 +77,15 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     })
 }
 
+/// An application as somebody wrote it.
+struct Written {
+    app: WebApp,
+    /// With everything that is no field of a WebApp.
+    document: Value,
+}
+
 /// Every WebApp of a file; anything else in it is a mistake.
-fn read(file: &Path) -> Result<Vec<WebApp>> {
+fn read(file: &Path) -> Result<Vec<Written>> {
     let mut text = String::new();
     if file == Path::new("-") {
         std::io::stdin()
@@ -92,7 +99,7 @@ fn read(file: &Path) -> Result<Vec<WebApp>> {
     parse(&text).with_context(|| format!("in {}", file.display()))
 }
 
-fn parse(text: &str) -> Result<Vec<WebApp>> {
+fn parse(text: &str) -> Result<Vec<Written>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)
         .context("not YAML")
         .hint("check the indentation")?;
@@ -107,10 +114,18 @@ fn parse(text: &str) -> Result<Vec<WebApp>> {
             return Err(anyhow!("it holds a {kind:?}, and only WebApps have a plan"))
                 .hint("leave the other objects out");
         }
-        let app = WebApp::deserialize(document)
+        let version = document["apiVersion"].as_str().unwrap_or_default();
+        if version != "stead.dev/v1" {
+            return Err(anyhow!("it holds a WebApp of apiVersion {version:?}"))
+                .hint("the apiVersion of a WebApp is stead.dev/v1");
+        }
+        let app = WebApp::deserialize(&document)
             .context("not a WebApp")
             .hint("`kubectl explain webapp.spec` describes the fields")?;
-        apps.push(app);
+        if app.name_any().is_empty() {
+            return Err(anyhow!("it holds a WebApp without a name")).hint("give it one in metadata.name");
+        }
+        apps.push(Written { app, document });
     }
     match apps.is_empty() {
         true => Err(anyhow!("it holds no WebApp")).hint("give a file with apiVersion stead.dev/v1, kind WebApp"),
@@ -118,7 +133,8 @@ fn parse(text: &str) -> Result<Vec<WebApp>> {
     }
 }
 
-async fn look_ahead(client: &Client, namespace: String, file: WebApp) -> Result<Outlook> {
+async fn look_ahead(client: &Client, namespace: String, written: Written) -> Result<Outlook> {
+    let file = written.app;
     let name = file.name_any();
     let apps: Api<WebApp> = Api::namespaced(client.clone(), &namespace);
     let live = apps
@@ -126,6 +142,7 @@ async fn look_ahead(client: &Client, namespace: String, file: WebApp) -> Result<
         .await
         .with_context(|| format!("cannot read webapp {name}"))
         .hint("`stead manifests --only crds | kubectl apply -f -` installs the definition")?;
+    misspelt(client, &namespace, written.document).await?;
     let candidate = tried(&apps, live, file).await?;
     let seen = gather::seen(client, &namespace, &candidate).await?;
     let plan = stead_webapp::plan::webapp(&candidate, &seen, Timestamp::now());
@@ -146,6 +163,24 @@ async fn look_ahead(client: &Client, namespace: String, file: WebApp) -> Result<
             .map(|note| format!("{}: {}", note.reason, note.message))
             .collect(),
     })
+}
+
+/// Fails for what the cluster does not know, as `kubectl apply` would: a field that is misspelt is not what was meant.
+async fn misspelt(client: &Client, namespace: &str, mut document: Value) -> Result<()> {
+    document["metadata"]["namespace"] = namespace.into();
+    let path = format!("/apis/stead.dev/v1/namespaces/{namespace}/webapps?dryRun=All&fieldValidation=Strict");
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(document.to_string().into_bytes())
+        .context("cannot ask the cluster")?;
+    match client.request_text(request).await {
+        Ok(_) => Ok(()),
+        // Only the fields were of interest.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(error) => Err(error)
+            .context("the cluster would refuse it")
+            .hint("correct the file; `kubectl explain webapp.spec` describes the fields"),
+    }
 }
 
 /// The application as the cluster would hold it, with the status that it has now.
@@ -205,10 +240,17 @@ mod tests {
     #[test]
     fn a_file_holds_webapps_and_nothing_else() {
         let app = "apiVersion: stead.dev/v1\nkind: WebApp\nmetadata: {name: shop}\nspec: {image: 'nginx:1.25'}\n";
-        assert_eq!(parse(app).unwrap()[0].name_any(), "shop");
+        assert_eq!(parse(app).unwrap()[0].app.name_any(), "shop");
         assert_eq!(parse(&format!("{app}---\n{app}")).unwrap().len(), 2);
-        assert!(format!("{:#}", parse("kind: Pod\n").unwrap_err()).contains("\"Pod\""));
-        assert!(parse("").is_err());
-        assert!(parse("kind: [").is_err());
+        let complaint = |text: &str| match parse(text) {
+            Ok(_) => panic!("{text} holds no WebApp"),
+            Err(error) => format!("{error:#}"),
+        };
+        assert!(complaint("kind: Pod\n").contains("\"Pod\""));
+        assert!(complaint(&app.replace("v1", "v2")).contains("\"stead.dev/v2\""));
+        assert!(complaint(&app.replace("name: shop", "")).contains("without a name"));
+        assert!(complaint("just: words\n").contains("no Kubernetes object"));
+        complaint("");
+        complaint("kind: [");
     }
 }

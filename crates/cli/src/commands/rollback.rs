@@ -48,6 +48,10 @@ async fn go(arguments: &Arguments) -> Result<()> {
     let mut revisions: Vec<Revision> = stored.items.iter().filter(owned).filter_map(Revision::read).collect();
     revisions.sort_by_key(|revision| revision.number);
     let target = choose(&revisions, &wanted_hash(&app), arguments.to)?;
+    if target.hash == wanted_hash(&app) {
+        return Err(anyhow!("revision {} is what the spec asks for now", target.number))
+            .hint("without --to it goes to the newest good one before");
+    }
     app.spec = restored(&app, target)?;
     apps.replace(&arguments.app.name, &PostParams::default(), &app)
         .await

@@ -115,18 +115,64 @@ fn a_plan_shows_what_would_change_and_changes_nothing() {
     assert!(lines.contains("delete  Ingress shop"), "{lines}");
     assert_eq!(version(), before, "a plan changes nothing");
 
-    let wrong = up.file("wrong.yaml", &only_app.replace("replicas: 2", "replicas: 5000"));
-    let refused = command(&binary, up.place.path())
+    for (wrong, why) in [
+        ("replicas: 5000", "spec.replicas"),
+        ("replica: 2", "unknown field \"spec.replica\""),
+    ] {
+        let file = up.file("wrong.yaml", &only_app.replace("replicas: 2", wrong));
+        let words = refused(&binary, &up, &["plan", "-f", &file]);
+        assert!(
+            words.contains("the cluster would refuse it") && words.contains(why),
+            "{words}"
+        );
+    }
+}
+
+/// Runs a command that has to fail, and gives its complaint.
+fn refused(binary: &Path, up: &Up, arguments: &[&str]) -> String {
+    let output = command(binary, up.place.path())
         .env("KUBECONFIG", &up.kubeconfig)
-        .args(["plan", "-f", &wrong])
+        .args(arguments)
         .output()
         .expect("the binary starts");
-    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(1), "{words}");
-    assert!(
-        words.contains("the cluster would refuse it") && words.contains("spec.replicas"),
-        "{words}"
-    );
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {words}");
+    words
+}
+
+#[test]
+fn what_is_not_there_is_told_in_one_sentence_and_changes_nothing() {
+    let Some((binary, up)) = cluster() else { return };
+    up.apply(APP);
+    ready(&up, "default");
+    let generation = || up.run(&["get", "webapp", "shop", "-o", "jsonpath={.metadata.generation}"]);
+    let before = generation();
+    for (arguments, complaint) in [
+        (
+            ["rollback", "webapp", "shop", "--to=9"],
+            "error: there is no revision 9\n",
+        ),
+        (
+            ["rollback", "webapp", "shop", "--to=1"],
+            "error: revision 1 is what the spec asks for now\n",
+        ),
+        (
+            ["rollback", "webapp", "shop", "-ndefault"],
+            "error: there is no earlier revision\n",
+        ),
+        (
+            ["status", "webapp", "nosuch", "-ndefault"],
+            "error: cannot read webapp nosuch: webapps.stead.dev \"nosuch\" not found\n",
+        ),
+        (
+            ["export", "webapp", "shop", "-nelsewhere"],
+            "error: cannot read webapp shop: webapps.stead.dev \"shop\" not found\n",
+        ),
+    ] {
+        let words = refused(&binary, &up, &arguments);
+        assert!(words.starts_with(complaint) && words.contains("\nhint: "), "{words}");
+    }
+    assert_eq!(generation(), before);
 }
 
 #[test]

@@ -392,6 +392,10 @@ async fn every_application_has_its_own_metrics_until_it_is_gone() {
         "stead_webapp_ready{namespace=\"default\",name=\"shop\"} 1",
         "stead_webapp_available_replicas{namespace=\"default\",name=\"shop\"} 2",
         "stead_webapp_rolled_back{namespace=\"default\",name=\"shop\"} 0",
+        // Those of the operator itself, under the names that the architecture draws.
+        "\nreconcile_total{controller=\"webapp\"} ",
+        "\nreconcile_errors_total{controller=\"webapp\"} ",
+        "\nreconcile_duration_seconds_count{controller=\"webapp\"} ",
     ] {
         until("it is measured", PATIENCE, || shown(series))
             .await
