@@ -174,6 +174,9 @@ fn scale_errors(call: &Call, kind: &CustomKind, object: &Value) -> Vec<FieldErro
 fn whole_number(object: &Value, path: &str) -> Result<i64, String> {
     let mut found = object;
     for name in path.trim_start_matches('.').split('.') {
+        if found.is_null() {
+            return Ok(0);
+        }
         let Value::Object(fields) = found else {
             return Err(wrong_type(path, found, "map[string]interface{}"));
         };

@@ -56,11 +56,17 @@ fn pod_names(job: &Field<'_>, errors: &mut Errors) {
 }
 
 pub fn status(job: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
-    let succeeded = job.at("status").at("succeeded");
-    let before = old.at("status").at("succeeded").number().unwrap_or_default();
-    if succeeded.number().unwrap_or_default() < before {
-        let shown = succeeded.number().unwrap_or_default();
-        errors.invalid_value(&succeeded, shown, "cannot decrease the succeeded counter");
+    let spec = job.at("spec");
+    // A job with as many pods at once as completions may be made smaller.
+    let elastic =
+        spec.at("completionMode").text() == "Indexed" && spec.at("completions").value == spec.at("parallelism").value;
+    for name in ["failed", "succeeded"] {
+        let count = job.at("status").at(name);
+        let before = old.at("status").at(name).number().unwrap_or_default();
+        let now = count.number().unwrap_or_default();
+        if now < before && !(elastic && name == "succeeded") {
+            errors.invalid_value(&count, now, format!("cannot decrease the {name} counter"));
+        }
     }
     for name in ["active", "succeeded", "failed", "ready", "terminating"] {
         errors.not_negative(&job.at("status").at(name));

@@ -2,7 +2,7 @@
 
 use super::go;
 use super::{DecodeError, Decoded};
-use serde::de::{DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
 use std::fmt;
@@ -15,8 +15,21 @@ const MOST_STRICT_ERRORS: usize = 100;
 #[derive(Default)]
 struct Findings {
     strict: Vec<String>,
-    /// A value of the wrong type. Kept here because the deserialisers add positions to error texts.
+    /// What ended the pass. Kept here because the deserialisers add positions to error texts.
     failure: Option<String>,
+    /// The first value of the wrong type that Go's decoder passes over, to tell of it only where nothing ends the pass.
+    passed_over: Option<String>,
+    mistakes: Mistakes,
+}
+
+/// What becomes of a value of the wrong type.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Mistakes {
+    /// The first ends the pass, as in Go's converter.
+    #[default]
+    End,
+    /// The pass goes on, as in Go's decoder, unless the type reads itself.
+    PassOver,
 }
 
 /// A place in the document. A list on the stack, so that a path is only built when it is reported.
@@ -46,7 +59,7 @@ struct Seed<'a> {
 
 pub fn json(bytes: &[u8], schema: Option<SchemaRef<'_>>) -> Result<Decoded, DecodeError> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let outcome = run(schema, |seed| seed.deserialize(&mut deserializer));
+    let outcome = run(schema, Mistakes::PassOver, |seed| seed.deserialize(&mut deserializer));
     let decoded = outcome.map_err(|error| {
         error.or_syntax(|why: serde_json::Error| {
             format!(
@@ -66,7 +79,7 @@ pub fn json(bytes: &[u8], schema: Option<SchemaRef<'_>>) -> Result<Decoded, Deco
 
 pub fn yaml(bytes: &[u8], schema: Option<SchemaRef<'_>>) -> Result<Decoded, DecodeError> {
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
-    let outcome = run(schema, |seed| {
+    let outcome = run(schema, Mistakes::PassOver, |seed| {
         serde_saphyr::with_deserializer_from_slice_with_options(bytes, options, |deserializer| {
             seed.deserialize(deserializer)
         })
@@ -86,8 +99,10 @@ pub fn protobuf(bytes: &[u8]) -> Result<Decoded, DecodeError> {
 
 /// The same pass over a value that is decoded already: what a patch has made.
 pub fn decode_value(value: Value, schema: Option<SchemaRef<'_>>) -> Result<Decoded, DecodeError> {
-    run(schema, |seed| seed.deserialize(value.into_deserializer()))
-        .map_err(|error| error.or_syntax(|why: serde_json::Error| why.to_string()))
+    run(schema, Mistakes::End, |seed| {
+        seed.deserialize(value.into_deserializer())
+    })
+    .map_err(|error| error.or_syntax(|why: serde_json::Error| why.to_string()))
 }
 
 enum Failure<E> {
@@ -106,9 +121,13 @@ impl<E> Failure<E> {
 
 fn run<E>(
     schema: Option<SchemaRef<'_>>,
+    mistakes: Mistakes,
     decode: impl FnOnce(Seed<'_>) -> Result<Value, E>,
 ) -> Result<Decoded, Failure<E>> {
-    let findings = RefCell::new(Findings::default());
+    let findings = RefCell::new(Findings {
+        mistakes,
+        ..Findings::default()
+    });
     let root = Path {
         parent: None,
         segment: Segment::Root,
@@ -121,10 +140,13 @@ fn run<E>(
     });
     let findings = findings.into_inner();
     match (outcome, findings.failure) {
-        (Ok(value), _) => Ok(Decoded {
-            value,
-            strict: findings.strict,
-        }),
+        (Ok(value), _) => match findings.passed_over {
+            None => Ok(Decoded {
+                value,
+                strict: findings.strict,
+            }),
+            Some(message) => Err(Failure::Type(message)),
+        },
         (Err(_), Some(message)) => Err(Failure::Type(message)),
         (Err(error), None) => Err(Failure::Other(error)),
     }
@@ -164,8 +186,8 @@ impl<'a> Seed<'a> {
         }
     }
 
-    /// Ends the pass: a value of the wrong type, in the words of Go's decoder.
-    fn mismatch<E: Error>(&self, found: &str) -> E {
+    /// A value of the wrong type, in the words of Go's decoder.
+    fn mismatch<E: Error>(&self, found: &str) -> Result<Value, E> {
         let mut fields = Vec::new();
         let mut at = Some(self.path);
         while let Some(path) = at {
@@ -178,10 +200,19 @@ impl<'a> Seed<'a> {
         self.refuse(go::mismatch(found, self.schema, self.owner, &fields.join(".")))
     }
 
-    /// Ends the pass with this message.
-    fn refuse<E: Error>(&self, message: String) -> E {
-        self.findings.borrow_mut().failure = Some(message);
-        E::custom("type mismatch")
+    /// Ends the pass with this message, or keeps it and goes on.
+    fn refuse<E: Error>(&self, message: String) -> Result<Value, E> {
+        let mut findings = self.findings.borrow_mut();
+        let reads_itself = matches!(
+            self.shape(),
+            Some(Shape::Quantity | Shape::IntOrString | Shape::String(Format::DateTime))
+        );
+        if findings.mistakes == Mistakes::PassOver && !reads_itself {
+            findings.passed_over.get_or_insert(message);
+            return Ok(Value::Null);
+        }
+        findings.failure = Some(message);
+        Err(E::custom("type mismatch"))
     }
 
     fn takes_any_number(&self) -> bool {
@@ -209,12 +240,12 @@ impl<'a> Seed<'a> {
             return Ok(value);
         }
         if !fits {
-            return Err(self.mismatch(&go::json_type(&value)));
+            return self.mismatch(&go::json_type(&value));
         }
         if let (Some(shape), Value::String(text)) = (self.shape(), &value)
             && let Some(why) = go::malformed(shape, text, self.schema)
         {
-            return Err(self.refuse(why));
+            return self.refuse(why);
         }
         Ok(match (self.shape(), value) {
             (Some(Shape::Quantity), Value::Number(number)) => Value::String(number.to_string()),
@@ -289,7 +320,11 @@ impl<'de> Visitor<'de> for Seed<'_> {
             Some(Shape::Object(object)) if object.preserve_unknown && object.properties.is_empty() => None,
             // At the top it is no type error but no object at all, which the caller says better.
             Some(_) if matches!(self.path.segment, Segment::Root) => None,
-            Some(_) => return Err(self.mismatch("array")),
+            Some(_) => {
+                let outcome = self.mismatch("array")?;
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok(outcome);
+            }
         };
         let mut list = Vec::new();
         loop {
@@ -314,7 +349,11 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let object = match self.shape() {
             None | Some(Shape::Any | Shape::Free) => None,
             Some(Shape::Object(object)) => Some(object),
-            Some(_) => return Err(self.mismatch("object")),
+            Some(_) => {
+                let outcome = self.mismatch("object")?;
+                while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                return Ok(outcome);
+            }
         };
         let mut map = Map::new();
         while let Some(name) = entries.next_key::<String>()? {

@@ -1,6 +1,6 @@
 //! Differences that only what was answered before explains.
 
-use super::{causes, same_but_versions, says, says_nothing};
+use super::{causes, same_but_versions, says, says_nothing, without_versions};
 use crate::differential::compare::what;
 use crate::differential::sequence::Step;
 use crate::differential::side::Answer;
@@ -26,6 +26,10 @@ pub const RULES: &[Past] = &[
     Past {
         row: "Metadata of a custom resource that is applied as null or empty",
         holds: follows_empty_metadata,
+    },
+    Past {
+        row: "A write of a Job or claim that changes nothing",
+        holds: was_written_twice,
     },
     Past {
         row: "`internalTrafficPolicy` of a Service that was an ExternalName for a while",
@@ -55,6 +59,23 @@ fn follows_empty_metadata(step: &Step, before: &Before<'_>, ours: &Answer, their
         step.content_type == "application/apply-patch+yaml" && (empty || says_nothing(step))
     });
     write && emptied && ours.code == 200 && theirs.code == 200 && same_but_versions(ours, theirs)
+}
+
+/// Whether a Job or claim was written more than once, and only its version differs where it is read.
+fn was_written_twice(step: &Step, before: &Before<'_>, ours: &Answer, theirs: &Answer) -> bool {
+    let kind = what(&step.path);
+    let twice = matches!(kind.as_str(), "jobs" | "persistentvolumeclaims");
+    let writes = before.iter().filter(|(step, answer)| {
+        let write = matches!(step.method.as_str(), "PUT" | "PATCH" | "POST");
+        write && what(&step.path).starts_with(&kind) && answer.code < 300
+    });
+    let without = |answer: &Answer| {
+        let mut body = answer.body.clone();
+        without_versions(&mut body);
+        body
+    };
+    let read = step.method == "GET" && !step.is_watch() && ours.code == 200 && theirs.code == 200;
+    twice && read && writes.count() > 1 && ours.body != theirs.body && without(ours) == without(theirs)
 }
 
 /// Whether a Service is no ExternalName any more, and only who owns its policy for traffic inside differs.
