@@ -341,6 +341,12 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
             "existing toleration can not be modified except its tolerationSeconds",
         );
     }
+    let selected = old.at("nodeSelector").value.as_object().into_iter().flatten();
+    let kept = |(name, wanted): (&String, &Value)| new.at("nodeSelector").value.get(name) == Some(wanted);
+    if !old.at("schedulingGates").is_empty() && !selected.into_iter().all(kept) {
+        let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        errors.invalid(&new.at("nodeSelector"), why);
+    }
     for spec in [&mut ours, &mut theirs] {
         if let Value::Object(map) = spec {
             map.remove("activeDeadlineSeconds");

@@ -68,9 +68,24 @@ pub fn status(job: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
             errors.invalid_value(&count, now, format!("cannot decrease the {name} counter"));
         }
     }
+    let (start, before) = (job.at("status").at("startTime"), old.at("status").at("startTime"));
+    let resumes = condition(old, "Suspended") == "True" && condition(job, "Suspended") == "False";
+    let suspended = spec.at("suspend").value == &Value::Bool(true);
+    if before.is_set() && start.value != before.value && !suspended && !resumes {
+        errors.invalid(&start, "field is immutable for unsuspended job once set");
+    }
     for name in ["active", "succeeded", "failed", "ready", "terminating"] {
         errors.not_negative(&job.at("status").at(name));
     }
+}
+
+/// The status of a job's condition; empty where there is none.
+fn condition(job: &Field<'_>, name: &str) -> String {
+    let conditions = job.at("status").at("conditions");
+    let found = conditions.items().find(|condition| condition.at("type").text() == name);
+    found
+        .map(|condition| condition.at("status").text().to_string())
+        .unwrap_or_default()
 }
 
 fn job_spec(spec: &Field<'_>, errors: &mut Errors) {
