@@ -48,7 +48,7 @@ pub async fn begin_create(call: &Call, service: &mut Value, commit: Commit) -> R
         if kind(service) != "ExternalName" && !is_headless(service) {
             address::take(call, service, commit, &mut allocation).await?;
         }
-        ports::take(call, service, None, &mut allocation).await
+        ports::take(call, service, None, commit, &mut allocation).await
     };
     match outcome.await {
         Ok(()) => Ok(allocation),
@@ -71,7 +71,7 @@ pub async fn begin_update(call: &Call, service: &mut Value, old: &Value, commit:
             families(service);
             address::take(call, service, commit, &mut allocation).await?;
         }
-        ports::take(call, service, Some(old), &mut allocation).await
+        ports::take(call, service, Some(old), commit, &mut allocation).await
     };
     match outcome.await {
         Ok(()) => {

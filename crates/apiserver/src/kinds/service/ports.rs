@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::store::{Record, View};
 use crate::verbs::Call;
 use crate::verbs::object;
+use crate::verbs::write_options::Commit;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -13,6 +14,9 @@ use stead_machinery::field::FieldError;
 
 /// The ports that services may have on every node.
 const RANGE: RangeInclusive<i64> = 30000..=32767;
+
+/// Before the first number of a dry run.
+const BEYOND: i64 = 32768;
 
 /// The node ports of each stored service.
 pub fn view() -> View<Vec<i64>> {
@@ -62,7 +66,15 @@ pub fn keep(service: &mut Value, old: &Value) {
 }
 
 /// Gives a service the ports that it asks for, and free ones where it does not say.
-pub async fn take(call: &Call, service: &mut Value, old: Option<&Value>, allocation: &mut Allocation) -> Result<()> {
+///
+/// A dry run takes nothing, and shows numbers that nobody can have.
+pub async fn take(
+    call: &Call,
+    service: &mut Value,
+    old: Option<&Value>,
+    commit: Commit,
+    allocation: &mut Allocation,
+) -> Result<()> {
     let gives = needs_node_ports(service);
     if !gives && used(service).is_empty() {
         return Ok(());
@@ -85,7 +97,7 @@ pub async fn take(call: &Call, service: &mut Value, old: Option<&Value>, allocat
         let wanted = port["nodePort"].as_i64().unwrap_or(0);
         let number = match wanted {
             0 if !gives => continue,
-            0 => match free(call, &taken, &chosen) {
+            0 => match next(call, &taken, &chosen, commit) {
                 Some(number) => number,
                 None => {
                     let why = "failed to allocate a nodePort: range is full";
@@ -98,7 +110,7 @@ pub async fn take(call: &Call, service: &mut Value, old: Option<&Value>, allocat
                     let field = format!("spec.ports[{index}].nodePort");
                     Err(invalid(call, service, FieldError::invalid(field, wanted, why)))
                 };
-                if !RANGE.contains(&wanted) {
+                if commit == Commit::Store && !RANGE.contains(&wanted) {
                     return refuse("provided port is not in the valid range. The range of valid ports is 30000-32767");
                 }
                 let twice = chosen.contains(&(wanted, protocol.clone()));
@@ -115,11 +127,19 @@ pub async fn take(call: &Call, service: &mut Value, old: Option<&Value>, allocat
     if kind(service) == "LoadBalancer"
         && service["spec"]["externalTrafficPolicy"] == "Local"
         && service["spec"]["healthCheckNodePort"].as_i64().unwrap_or(0) == 0
-        && let Some(number) = free(call, &taken, &chosen)
+        && let Some(number) = next(call, &taken, &chosen, commit)
     {
         service["spec"]["healthCheckNodePort"] = number.into();
     }
     Ok(())
+}
+
+/// The next port for a service that does not say which.
+fn next(call: &Call, taken: &BTreeSet<i64>, chosen: &[(i64, String)], commit: Commit) -> Option<i64> {
+    match commit {
+        Commit::Store => free(call, taken, chosen),
+        Commit::DryRun => Some(chosen.iter().map(|(port, _)| *port).max().unwrap_or(BEYOND) + 1),
+    }
 }
 
 fn free(call: &Call, taken: &BTreeSet<i64>, chosen: &[(i64, String)]) -> Option<i64> {
