@@ -117,6 +117,10 @@ async fn delete_once(call: &Call, record: &Arc<Record>, options: &DeleteOptions)
         // Who watches sees that it ends before it is gone.
         return commit_ending(call, record, object).await;
     }
+    if !waits {
+        // Who watches sees an object that goes at once with the finalizers that it had.
+        object::copy_meta(&old, &mut object, "finalizers");
+    }
     commit(call, record, object, waits).await
 }
 
