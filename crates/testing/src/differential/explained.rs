@@ -234,6 +234,17 @@ const PLACES: &[Place] = &[
         },
     },
     Place {
+        row: "Which of the rules that cost the same are named where all cost too much",
+        holds: |step, path, ours, theirs| {
+            let ours = ours.as_array().map(Vec::as_slice).unwrap_or_default();
+            let theirs = theirs.as_array().map(Vec::as_slice).unwrap_or_default();
+            let of_total = |cause: &Value| says(cause, "contributed to estimated rule cost total");
+            let definition = what(&step.path) == "customresourcedefinitions" && path == ".details.causes";
+            let as_many = !ours.is_empty() && ours.len() == theirs.len();
+            definition && as_many && ours.iter().chain(theirs).all(of_total)
+        },
+    },
+    Place {
         row: "Go's types of texts in errors",
         holds: |_, path, ours, theirs| {
             let (ours, theirs) = match path {

@@ -96,6 +96,20 @@ fn rewritten(object: &Value) -> bool {
     claim || job
 }
 
+/// The metadata of what stands in a list or is a row of a table.
+fn listed(item: &Value) -> &Value {
+    match item["cells"].is_array() {
+        true => &item["object"]["metadata"],
+        false => &item["metadata"],
+    }
+}
+
+/// Whether a server chose the name; LimitRanges without one are named by their identity.
+fn is_made_up(item: &Value) -> bool {
+    let name = listed(item)["name"].as_str().unwrap_or_default();
+    name.contains("<generated") || name == "<uid>"
+}
+
 struct Names {
     versions: BTreeMap<u64, usize>,
     generated: BTreeMap<String, String>,
@@ -129,12 +143,11 @@ impl Names {
                 items.iter_mut().for_each(|item| self.rewrite(item));
                 without_unseen(items);
                 // Names that were made up are in no order.
-                let made_up = |item: &Value| {
-                    let name = item["metadata"]["name"].as_str();
-                    name.is_some_and(|name| name.contains("<generated"))
-                };
-                if items.iter().any(made_up) {
-                    items.sort_by_cached_key(|item| item["metadata"]["name"].to_string());
+                if items.iter().any(is_made_up) {
+                    items.sort_by_cached_key(|item| {
+                        let metadata = listed(item);
+                        (metadata["name"].to_string(), metadata["resourceVersion"].to_string())
+                    });
                 }
             }
             Value::String(text) => *text = self.text(text),
