@@ -115,6 +115,9 @@ async fn w12_every_property_mutated_in_turn_gives_the_children_of_a_fresh_instal
                     living - searching,
                     living.elapsed()
                 );
+                for (place, why) in &search.missed {
+                    println!("{} is refused: {why}", shown(place));
+                }
                 let mut outcome = outcome.lock().await;
                 outcome
                     .reached
