@@ -64,7 +64,7 @@ impl Cidr {
         (1u32 << (32 - self.bits)) - 2
     }
 
-    /// An address by its number, counted from 1.
+    /// An address by its number, counted from 1; the one before them is nobody's.
     pub fn nth(self, number: u32) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.base + number)
     }
@@ -142,6 +142,11 @@ pub async fn take(call: &Call, service: &mut Value, commit: Commit, allocation: 
             ),
         };
     }
+    if let (Commit::DryRun, Some(range)) = (commit, ranges.first()) {
+        // A dry run takes nothing, and shows an address that nobody can have.
+        show(service, range.nth(0));
+        return Ok(());
+    }
     let mut bytes = [0; 4];
     call.shared.environment.entropy.fill(&mut bytes);
     let chance = u32::from_le_bytes(bytes);
@@ -190,10 +195,14 @@ async fn reserve(
             Err(error) => return Err(call.store_error(error, &key.name)),
         }
     }
+    show(service, address);
+    Ok(true)
+}
+
+fn show(service: &mut Value, address: Ipv4Addr) {
     let spec = object::map_mut(service, "spec");
     spec.insert("clusterIP".to_string(), address.to_string().into());
     spec.insert("clusterIPs".to_string(), json!([address.to_string()]));
-    Ok(true)
 }
 
 /// The object that marks an address as taken by a service.
