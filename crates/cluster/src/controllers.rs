@@ -52,6 +52,7 @@ pub fn account(controller: &str) -> String {
         | "deployment"
         | "disruption"
         | "endpointslice"
+        | "ephemeral-volume"
         | "cronjob"
         | "job"
         | "namespace"

@@ -17,7 +17,7 @@ mod tests;
 use crate::controllers::ownership::about;
 use claims::Claims;
 use filter::volumes::Need;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -47,6 +47,7 @@ pub fn add_to(manager: &Manager) {
     let (pods, nodes) = (cache.store::<Pod>(), cache.store::<Node>());
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     keep_current(&ledger, &pods, &nodes);
+    keep_namespaces(&ledger, &cache.store());
     let stuck = Stuck::default();
     let reconciler = Scheduler {
         pods,
@@ -56,8 +57,8 @@ pub fn add_to(manager: &Manager) {
         ledger,
         stuck: stuck.clone(),
     };
-    let (by_node, by_pod, by_claim, by_volume, by_class) =
-        (stuck.clone(), stuck.clone(), stuck.clone(), stuck.clone(), stuck);
+    let (by_node, by_pod, by_claim) = (stuck.clone(), stuck.clone(), stuck.clone());
+    let (by_volume, by_class, by_namespace) = (stuck.clone(), stuck.clone(), stuck);
     let controller = Controller::new("scheduler", reconciler)
         .for_source(Source::<Pod>::all().when(concerns))
         // Space may have come free, or a place become acceptable: what found none is looked at again.
@@ -70,6 +71,8 @@ pub fn add_to(manager: &Manager) {
         .watches::<PersistentVolumeClaim>(move |_| by_claim.all())
         .watches::<PersistentVolume>(move |_| by_volume.all())
         .watches::<StorageClass>(move |_| by_class.all())
+        // Affinity may choose namespaces by their labels.
+        .watches::<Namespace>(move |_| by_namespace.attracted())
         .may(Rule::read::<PodDisruptionBudget>())
         .may(Rule::new("", &["pods/binding"], &["create"]))
         .may(Rule::new("", &["pods/status"], &["patch"]))
@@ -293,6 +296,17 @@ fn has_gates(pod: &Pod) -> bool {
         .as_ref()
         .and_then(|spec| spec.scheduling_gates.as_ref())
         .is_some_and(|gates| !gates.is_empty())
+}
+
+/// Feeds the ledger with the labels of namespaces.
+fn keep_namespaces(ledger: &Arc<Mutex<Ledger>>, namespaces: &Store<Namespace>) {
+    let ledger = ledger.clone();
+    namespaces.subscribe(move |change| match change {
+        Change::Deleted(namespace) => ledger.lock().forget_namespace(namespace),
+        Change::Listed(namespace) | Change::Created(namespace) | Change::Updated { new: namespace, .. } => {
+            ledger.lock().see_namespace(namespace)
+        }
+    });
 }
 
 /// Feeds the ledger from the cache, change by change.

@@ -23,6 +23,12 @@ use tokio_util::sync::CancellationToken;
 /// The kinds that stories speak of: plural, apiVersion, kind, and whether they live in namespaces.
 const KINDS: &[(&str, &str, &str, Place)] = &[
     (
+        "certificatesigningrequests",
+        "certificates.k8s.io/v1",
+        "CertificateSigningRequest",
+        Place::Cluster,
+    ),
+    (
         "clusterroles",
         "rbac.authorization.k8s.io/v1",
         "ClusterRole",
@@ -107,6 +113,9 @@ pub enum StartError {
     /// The API server did not start.
     #[error("cannot start the API server")]
     Server(#[from] StoreError),
+    /// There is no authority to sign certificates.
+    #[error("cannot make an authority")]
+    Authority(#[from] rcgen::Error),
     /// There is no place for volumes.
     #[error("cannot make a directory for volumes")]
     Volumes(#[from] std::io::Error),
@@ -143,7 +152,7 @@ impl HollowCluster {
         let mut parts = JoinSet::new();
         let settings = controllers::Settings {
             root_certificates: Some("none".to_string()),
-            authority: None,
+            authority: Some(authority()?),
             volumes: Some(controllers::volumes::Directories::new(volumes)),
         };
         let manager = |name: &str| {
@@ -249,6 +258,18 @@ impl Drop for HollowCluster {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+/// What signs certificates in the cluster.
+fn authority() -> Result<controllers::certificates::Authority, rcgen::Error> {
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?.pem();
+    Ok(controllers::certificates::Authority::new(
+        certificate,
+        key.serialize_pem(),
+    ))
 }
 
 fn known(plural: &str) -> (&'static str, &'static str, &'static str, Place) {

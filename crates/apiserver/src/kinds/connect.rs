@@ -1,11 +1,14 @@
 //! `log`, `exec`, `attach`, `portforward` and `proxy`: what a node or a pod answers itself.
 
+mod messages;
+
 use crate::error::{ApiError, Result};
 use crate::server::forward::{Target, forward};
 use crate::server::query::percent_encode;
 use crate::server::{Body, respond};
 use crate::store::{Key, ListAt, Prefix, Window};
 use crate::verbs::object;
+use crate::verbs::watch::websocket;
 use crate::verbs::{Call, admit};
 use http::{HeaderValue, Method, Response};
 use serde_json::{Value, json};
@@ -44,8 +47,12 @@ pub async fn log(call: &Call) -> Result<Response<Body>> {
         &mut path,
         call.query.iter().filter(|(name, _)| LOG_PARAMETERS.contains(name)),
     );
+    let messages = messages::Agreed::with(call)?;
     let mut response = to_node(call, &node, path, Method::GET, crate::server::forward::empty()).await?;
     if response.status().is_success() {
+        if let Some(messages) = messages {
+            return Ok(messages.send(response.into_body()));
+        }
         response
             .headers_mut()
             .insert("content-type", HeaderValue::from_static("text/plain"));
@@ -310,6 +317,13 @@ async fn to_node(call: &Call, node: &str, path: String, method: Method, body: Bo
         wires: call.shared.wires.clone(),
     };
     let upgrade = call.upgrade.lock().take();
+    if upgrade.is_none() && websocket::is_requested(&call.headers) {
+        // The client's messages are made here: the node is asked for a plain answer.
+        let mut plain = call.headers.clone();
+        plain.remove(http::header::CONNECTION);
+        plain.remove(http::header::UPGRADE);
+        return forward(target, method, &plain, body, None).await;
+    }
     forward(target, method, &call.headers, body, upgrade).await
 }
 

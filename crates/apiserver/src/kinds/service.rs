@@ -89,6 +89,7 @@ pub async fn begin_update(call: &Call, service: &mut Value, old: &Value, commit:
 
 /// An update that leaves out what was given keeps it, as long as its type still has it.
 pub fn prepare_update(service: &mut Value, old: &Value) {
+    follow_address(service, old);
     match_addresses(service);
     let (new_kind, old_kind) = (kind(service).to_string(), kind(old).to_string());
     if new_kind == "ExternalName" {
@@ -144,6 +145,19 @@ fn drop_traffic_policies(service: &mut Value, old: &Value) {
     let spec = object::map_mut(service, "spec");
     for field in dropped {
         spec.remove(field);
+    }
+}
+
+/// Who changes the address in the older field alone means both, and is judged by that.
+fn follow_address(service: &mut Value, old: &Value) {
+    let wanted = service["spec"]["clusterIP"].clone();
+    let named = wanted.as_str().is_some_and(|address| !address.is_empty());
+    let spec = object::map_mut(service, "spec");
+    let same = spec.get("clusterIPs") == old["spec"].get("clusterIPs");
+    if named && same && wanted != old["spec"]["clusterIP"] {
+        if let Some(first) = spec.get_mut("clusterIPs").and_then(|all| all.get_mut(0)) {
+            *first = wanted;
+        }
     }
 }
 

@@ -52,6 +52,12 @@ impl Reconciler for CronJobs {
         jobs.retain(|job| ownership::is_controlled_by(&job.metadata, uid));
         for old in timing::history(spec, &jobs) {
             context.writer().delete(&**old, Propagation::Background).await?;
+            let note = format!("Deleted job {}", old.metadata.name.as_deref().unwrap_or_default());
+            tell(context, &cron, Severity::Normal, "SuccessfulDelete", &note);
+        }
+        for (name, end) in just_finished(&cron, &jobs) {
+            let note = format!("Saw completed job: {name}, condition: {end}");
+            tell(context, &cron, Severity::Normal, "SawCompletedJob", &note);
         }
         let mut status = observed(&cron, &jobs);
         let next = run(context, &cron, spec, &jobs, &mut status).await?;
@@ -74,12 +80,7 @@ async fn run(
     if spec.suspend == Some(true) {
         return Ok(None);
     }
-    let warn = |reason: &str, note: &str| {
-        let about = reference("CronJob", &cron.metadata);
-        context
-            .events()
-            .tell(about, Severity::Warning, reason, "Scheduling", note);
-    };
+    let warn = |reason: &str, note: &str| tell(context, cron, Severity::Warning, reason, note);
     let Ok(schedule) = spec.schedule.parse::<Schedule>() else {
         warn(
             "UnparseableSchedule",
@@ -112,10 +113,7 @@ async fn run(
     match spec.concurrency_policy.as_deref() {
         Some("Forbid") if !active.is_empty() => {
             let note = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            let about = reference("CronJob", &cron.metadata);
-            context
-                .events()
-                .tell(about, Severity::Normal, "JobAlreadyActive", "Scheduling", note);
+            tell(context, cron, Severity::Normal, "JobAlreadyActive", note);
             return Ok(later);
         }
         Some("Replace") => {
@@ -128,6 +126,8 @@ async fn run(
     }
     let job = build(cron, spec, due, &zone);
     created(context.writer().create(&job).await)?;
+    let note = format!("Created job {}", job.metadata.name.as_deref().unwrap_or_default());
+    tell(context, cron, Severity::Normal, "SuccessfulCreate", &note);
     let mut about = reference("Job", &job.metadata);
     about.api_version = Some("batch/v1".to_string());
     if !status.active.iter().flatten().any(|known| known.name == about.name) {
@@ -135,6 +135,27 @@ async fn run(
     }
     status.last_schedule_time = Some(Time(due));
     Ok(later)
+}
+
+/// An event about a CronJob.
+fn tell(context: &Context, cron: &CronJob, severity: Severity, reason: &str, note: &str) {
+    let about = reference("CronJob", &cron.metadata);
+    context.events().tell(about, severity, reason, "Scheduling", note);
+}
+
+/// The Jobs that the status still tells as running and that are over, each with how.
+fn just_finished(cron: &CronJob, jobs: &[Arc<Job>]) -> Vec<(String, &'static str)> {
+    let active = cron.status.iter().flat_map(|status| status.active.iter().flatten());
+    let finished = |known: &ObjectReference| {
+        let job = jobs.iter().find(|job| job.metadata.name == known.name)?;
+        let end = ["Complete", "Failed"].into_iter().find(|end| {
+            job.status
+                .as_ref()
+                .is_some_and(|status| job::verdict::is_true(status, end))
+        })?;
+        Some((known.name.clone()?, end))
+    };
+    active.filter_map(finished).collect()
 }
 
 /// The Job of one scheduled time. Its name holds the time, so that a second try finds the first one's work.

@@ -3,13 +3,15 @@
 mod build;
 pub mod mirroring;
 
-use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::Serialize;
 use std::sync::Arc;
 use stead::Watch;
 use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Source, Store, Typed};
 
+/// Where a node says in which zone it is.
+const ZONE: &str = "topology.kubernetes.io/zone";
 /// Our own slices: others manage theirs.
 const OURS: &str = "endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io";
 
@@ -22,6 +24,7 @@ pub fn add_to(manager: &Manager) {
         pods: cache.store(),
         slices: cache.watch(Watch::all().labels(OURS)),
         endpoints: cache.store(),
+        nodes: cache.store(),
     };
     let controller = Controller::new("endpointslice", reconciler)
         .for_::<Service>()
@@ -34,6 +37,7 @@ pub fn add_to(manager: &Manager) {
             chosen.map(|service| Key::of(&**service)).collect()
         })
         .may(Rule::read::<Endpoints>())
+        .may(Rule::read::<Node>())
         .may(Rule::new(
             "discovery.k8s.io",
             &["endpointslices"],
@@ -50,6 +54,7 @@ struct Slices {
     pods: Store<Pod>,
     slices: Store<EndpointSlice>,
     endpoints: Store<Endpoints>,
+    nodes: Store<Node>,
 }
 
 impl Reconciler for Slices {
@@ -72,7 +77,12 @@ impl Reconciler for Slices {
         let mut pods = self.pods.in_namespace(namespace);
         pods.retain(|pod| build::selects(&service, pod));
         pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        let wanted = build::slices(&service, &pods);
+        // A node has its zone before it has pods, and keeps it: no change of a node has to be waited for.
+        let zone_of = |node: &str| {
+            let node = self.nodes.named(None, node)?;
+            node.metadata.labels.as_ref()?.get(ZONE).cloned()
+        };
+        let wanted = build::slices(&service, &pods, &zone_of);
         put_slices(context, &wanted, &have).await?;
         let endpoints = build::endpoints(&service, &pods);
         put(

@@ -17,7 +17,7 @@ use ledger::{FINALIZER, INDEX, INDEX_FAILURES, Ledger, size};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Store};
+use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Severity, Store};
 use verdict::Verdict;
 
 /// The only controller name that is ours, in `spec.managedBy`.
@@ -103,38 +103,43 @@ impl Jobs {
             status.start_time = Some(Time(now));
         }
         if let Some(verdict) = verdict::of(spec, &status, ledger, now) {
-            self.finish(context, &mut status, ledger, &verdict, now).await?;
+            self.finish(context, job, &mut status, ledger, &verdict).await?;
             return Ok((status, None));
         }
         if suspended {
             dismiss(context, &ledger.active).await?;
             status.start_time = None;
-            verdict::set(&mut status, "Suspended", "True", ("JobSuspended", "Job suspended"), now);
+            if verdict::set(&mut status, "Suspended", "True", ("JobSuspended", "Job suspended"), now) {
+                tell(context, job, Severity::Normal, "Suspended", "Job suspended");
+            }
             return Ok((status, None));
         }
         if verdict::is_true(&status, "Suspended") {
             verdict::set(&mut status, "Suspended", "False", ("JobResumed", "Job resumed"), now);
+            tell(context, job, Severity::Normal, "Resumed", "Job resumed");
             status.start_time = Some(Time(now));
         }
         let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default();
         let deadline = verdict::deadline(spec, &status).map(until);
         let need = verdict::need(spec, ledger);
         if need.surplus > 0 {
-            let active: Vec<&Pod> = ledger.active.iter().map(AsRef::as_ref).collect();
-            let surplus = usize::try_from(need.surplus).unwrap_or(0);
-            let victims: Vec<Arc<Pod>> = pods::by_worth(active)
-                .into_iter()
-                .take(surplus)
-                .map(|pod| Arc::new(pod.clone()))
-                .collect();
-            dismiss(context, &victims).await?;
+            dismiss(context, &verdict::surplus(spec, ledger, need.surplus)).await?;
         }
         let missing = need.plain > 0 || !need.indexes.is_empty();
-        if let Some(left) = verdict::wait(spec, owned, now).filter(|_| missing) {
+        let mut next = deadline;
+        let mut indexes = need.indexes;
+        if spec.backoff_limit_per_index.is_some() {
+            // Each index has its own patience.
+            indexes.retain(|index| {
+                let left = verdict::wait_of_index(*index, owned, now);
+                next = next.into_iter().chain(left).min();
+                left.is_none()
+            });
+        } else if let Some(left) = verdict::wait(spec, owned, now).filter(|_| missing) {
             return Ok((status, Some(deadline.map_or(left, |at| at.min(left)))));
         }
         let plain = (0..need.plain).map(|_| pod(job, spec, None, 0));
-        let indexed = need.indexes.iter().map(|index| {
+        let indexed = indexes.iter().map(|index| {
             let failures = owned
                 .iter()
                 .filter(|pod| ledger::index_of(pod) == Some(*index) && ledger::is_failed(spec, pod))
@@ -147,18 +152,19 @@ impl Jobs {
             creates.push(context.writer().create(pod));
         }
         replicas::all(creates.into_iter()).await?;
-        Ok((status, deadline))
+        Ok((status, next))
     }
 
     /// Ends the Job: its last pods go, and once they are gone and counted it says so.
     async fn finish(
         &self,
         context: &Context,
+        job: &Job,
         status: &mut JobStatus,
         ledger: &Ledger,
         verdict: &Verdict,
-        now: Timestamp,
     ) -> Result<(), Error> {
+        let now = context.now();
         let (first, last) = verdict.conditions();
         verdict::set(status, first, "True", verdict.words(), now);
         if let Verdict::Failed { .. } = verdict {
@@ -173,8 +179,13 @@ impl Jobs {
         let quiet = ledger.active.is_empty() && ledger.terminating == 0;
         if quiet && ledger.everything_is_counted() {
             verdict::set(status, last, "True", verdict.words(), now);
-            if let Verdict::Succeeded { .. } = verdict {
-                status.completion_time = Some(Time(now));
+            let (reason, message) = verdict.words();
+            match verdict {
+                Verdict::Succeeded { .. } => {
+                    status.completion_time = Some(Time(now));
+                    tell(context, job, Severity::Normal, "Completed", "Job completed");
+                }
+                Verdict::Failed { .. } => tell(context, job, Severity::Warning, reason, message),
             }
         }
         Ok(())
@@ -189,6 +200,12 @@ impl Jobs {
         let orphans: Vec<_> = all.iter().filter(of_job).cloned().collect();
         free_all(context, &orphans).await
     }
+}
+
+/// An event about a Job.
+fn tell(context: &Context, job: &Job, severity: Severity, reason: &str, note: &str) {
+    let about = ownership::about(job);
+    context.events().tell(about, severity, reason, "Running", note);
 }
 
 /// The status with what the ledger counts.

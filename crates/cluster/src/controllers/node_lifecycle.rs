@@ -5,7 +5,7 @@ mod taints;
 use super::pods;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use stead::{
     Change, Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Source, Store, Watch,
 };
+use taints::Others;
 
 /// A node whose lease is older is taken for lost. Kubernetes waits as long.
 const GRACE: SignedDuration = SignedDuration::from_secs(50);
@@ -82,7 +83,7 @@ impl Reconciler for Nodes {
         if renewed + GRACE <= now && lost(context, &node, now).await? == Found::News {
             return Ok(Outcome::CheckAgain(Duration::ZERO));
         }
-        let wanted = taints::of(&node, now);
+        let wanted = taints::of(&node, self.others(), now);
         if let Some(changed) = wanted.changed {
             context
                 .writer()
@@ -94,18 +95,35 @@ impl Reconciler for Nodes {
             let pods = pods();
             for pod in pods.iter().filter(|pod| pods::is_active(pod)) {
                 match taints::leaves_at(pod, &wanted.expel) {
-                    Some(at) if at <= now => context.writer().delete(&**pod, Propagation::Background).await?,
+                    Some(at) if at <= now => expel(context, pod).await?,
                     Some(at) => next = next.min(left(at, now)),
                     None => {}
                 }
             }
             unready(context, &pods, &node).await?;
         }
+        if is_out_of_service(&node) {
+            // Somebody has seen to it that nothing runs there: what waits for the node to end its pods need not.
+            let pods = pods();
+            for pod in pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
+                release(context, pod).await?;
+            }
+        }
         Ok(Outcome::CheckAgain(next.max(Duration::from_secs(1))))
     }
 }
 
 impl Nodes {
+    fn others(&self) -> Others {
+        let mut all = Others::AllSilent;
+        self.nodes.for_each(|_, node| {
+            if is_ready(node) {
+                all = Others::Well;
+            }
+        });
+        all
+    }
+
     /// When the node last gave a sign of life.
     fn renewed(&self, name: &str, node: &Node) -> Timestamp {
         let lease = self.leases.named(Some("kube-node-lease"), name);
@@ -172,6 +190,38 @@ async fn unready(context: &Context, pods: &[Arc<Pod>], node: &Node) -> Result<()
             .await?;
     }
     Ok(())
+}
+
+/// Deletes a pod that its node's taints drive away, with a word of why.
+async fn expel(context: &Context, pod: &Pod) -> Result<(), Error> {
+    let condition = PodCondition {
+        type_: "DisruptionTarget".to_string(),
+        status: "True".to_string(),
+        reason: Some("DeletionByTaintManager".to_string()),
+        message: Some("Taint manager: deleting due to NoExecute taint".to_string()),
+        last_transition_time: Some(Time(context.now())),
+        ..PodCondition::default()
+    };
+    let status = pod.status.as_ref();
+    let mut conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
+    conditions.retain(|one| one.type_ != condition.type_);
+    conditions.push(condition);
+    let patch = json!({"status": {"conditions": conditions}});
+    let marked: Pod = match context.writer().patch_status(pod, patch).await {
+        Err(error) if error.is_not_found() => return Ok(()),
+        other => other?.object()?,
+    };
+    context.writer().delete(&marked, Propagation::Background).await
+}
+
+fn is_ready(node: &Node) -> bool {
+    conditions(node).any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Whether a person has said of a silent node that it is off for good.
+fn is_out_of_service(node: &Node) -> bool {
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    !is_ready(node) && taints.any(|taint| taint.key == "node.kubernetes.io/out-of-service")
 }
 
 /// Removes a pod at once: its node is gone and cannot finish the deletion.

@@ -113,7 +113,8 @@ pub fn from_template(template: &PodTemplateSpec, namespace: Option<&str>, prefix
 }
 
 /// Pods in the order in which they are given up: unassigned before assigned, pending before running, not ready
-/// before ready, doubled up on a node before alone, newer before older.
+/// before ready, doubled up on a node before alone, ready for a short time before ready for long, often restarted
+/// before steady, newer before older.
 pub fn by_worth(mut pods: Vec<&Pod>) -> Vec<&Pod> {
     let neighbours = |pod: &Pod, all: &[&Pod]| {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
@@ -131,6 +132,7 @@ pub fn by_worth(mut pods: Vec<&Pod>) -> Vec<&Pod> {
         };
         let cost = deletion_cost(pod);
         let crowd = std::cmp::Reverse(neighbours(pod, &all));
+        let since = std::cmp::Reverse(ready_since(pod));
         let restarts = std::cmp::Reverse(restarts(pod));
         let age = std::cmp::Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
         (
@@ -139,6 +141,7 @@ pub fn by_worth(mut pods: Vec<&Pod>) -> Vec<&Pod> {
             is_ready(pod),
             cost,
             crowd,
+            since,
             restarts,
             age,
             pod.metadata.name.clone(),

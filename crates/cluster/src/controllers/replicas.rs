@@ -26,6 +26,10 @@ pub trait ReplicaOwner: Typed + Serialize {
     fn selector(&self) -> Option<Selector>;
     fn template(&self) -> Option<&PodTemplateSpec>;
     fn min_ready_seconds(&self) -> i32;
+    /// How many pods are on their way out, for a kind whose status tells that.
+    fn terminating(_claimed: &[Arc<Pod>]) -> Option<i32> {
+        None
+    }
     /// The status that was last written.
     fn status(&self) -> Value;
 }
@@ -44,6 +48,8 @@ pub struct Counts {
     pub fully_labeled: i32,
     pub ready: i32,
     pub available: i32,
+    /// `None` for a kind that does not tell.
+    pub terminating: Option<i32>,
 }
 
 /// Adds the controller of ReplicaSets.
@@ -103,7 +109,10 @@ impl<K: ReplicaOwner> Reconciler for Replicas<K> {
             reason: failure_reason(owner.wanted(), active.len()),
             message: error.to_string(),
         });
-        let counts = count(&*owner, &active, now);
+        let counts = Counts {
+            terminating: K::terminating(&claimed),
+            ..count(&*owner, &active, now)
+        };
         let generation = owner.meta().generation;
         if let Some(patch) = status::patch(&owner.status(), generation, &counts, failure.as_ref(), now) {
             context.writer().patch_status(&*owner, json!({"status": patch})).await?;
@@ -180,6 +189,7 @@ fn count<K: ReplicaOwner>(owner: &K, active: &[&Pod], now: Timestamp) -> Counts 
         fully_labeled: size(active.iter().filter(labelled).count()),
         ready: size(active.iter().filter(|pod| pods::is_ready(pod)).count()),
         available: size(active.iter().filter(available).count()),
+        terminating: None,
     }
 }
 
@@ -195,6 +205,11 @@ pub(super) fn next_available(active: &[&Pod], min_ready_seconds: i32, now: Times
 }
 
 impl ReplicaOwner for ReplicaSet {
+    fn terminating(claimed: &[Arc<Pod>]) -> Option<i32> {
+        let going = |pod: &&Arc<Pod>| pod.metadata.deletion_timestamp.is_some() && !pods::has_ended(pod);
+        i32::try_from(claimed.iter().filter(going).count()).ok()
+    }
+
     fn wanted(&self) -> i32 {
         self.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
     }

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::json;
 use std::sync::Arc;
 use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Store};
-use steps::{Step, World};
+use steps::{Place, Step, World};
 
 /// Adds the controller of StatefulSets.
 pub fn add_to(manager: &Manager) {
@@ -82,6 +82,7 @@ impl Reconciler for StatefulSets {
         let world = World::new(&set, &claimed, current, update, now);
         // Before the steps: a claim that goes with its pod must know it before the pod goes.
         self.keep_or_release_claims(context, &set, &world).await?;
+        self.keep_identity(context, &set, &world).await?;
         for step in world.steps() {
             match step {
                 Step::Create { ordinal, revision } => self.create(context, &set, &history, ordinal, revision).await?,
@@ -111,6 +112,25 @@ impl StatefulSets {
         ordinal: i32,
         revision: &str,
     ) -> Result<(), Error> {
+        self.create_claims(context, set, ordinal).await?;
+        let Some(template) = history.template(revision) else {
+            return Err(Error::transient(format!("revision {revision} is not known yet")));
+        };
+        let pod = identity::pod(set, &template, ordinal, revision);
+        created(context.writer().create(&pod).await)?;
+        // Under its name there may be a pod that is not ours, whose end nobody tells us: then this is tried again.
+        let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        let known = self.pods.store.get(&Key::of(&pod));
+        match known.filter(|known| !ownership::is_controlled_by(&known.metadata, uid)) {
+            Some(_) => Err(Error::transient(format!(
+                "pod {} exists and is not ours",
+                Key::of(&pod)
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    async fn create_claims(&self, context: &Context, set: &StatefulSet, ordinal: i32) -> Result<(), Error> {
         let namespace = set.metadata.namespace.as_deref();
         for claim in identity::claims(set, ordinal) {
             let name = claim.metadata.name.as_deref().unwrap_or_default();
@@ -122,11 +142,21 @@ impl StatefulSets {
                 None => created(context.writer().create(&claim).await)?,
             }
         }
-        let Some(template) = history.template(revision) else {
-            return Err(Error::transient(format!("revision {revision} is not known yet")));
-        };
-        let pod = identity::pod(set, &template, ordinal, revision);
-        created(context.writer().create(&pod).await)
+        Ok(())
+    }
+
+    /// Pods keep the labels that say who they are, and those that wait for their storage get what is missing of it.
+    async fn keep_identity(&self, context: &Context, set: &StatefulSet, world: &World<'_>) -> Result<(), Error> {
+        for (ordinal, pod) in world.pods().filter(|(_, pod)| pods::is_active(pod)) {
+            if let Some(labels) = identity::lost_labels(set, pod, ordinal) {
+                let patch = json!({"metadata": {"labels": labels}});
+                context.writer().patch(&**pod, patch).await?;
+            }
+            if pods::phase(pod) == "Pending" && world.place(ordinal) == Place::Kept {
+                self.create_claims(context, set, ordinal).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes claims go with their set or their pod, where the retention policy says so.

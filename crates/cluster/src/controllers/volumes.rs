@@ -7,6 +7,7 @@
 mod claims;
 mod classes;
 mod directories;
+mod ephemeral;
 pub mod matching;
 pub mod protection;
 mod provision;
@@ -37,6 +38,7 @@ pub fn add_to(manager: &Manager, directories: Option<Directories>) {
     release::add_to(manager, directories.clone());
     protection::add_claims(manager);
     protection::add_volumes(manager);
+    ephemeral::add_to(manager);
     if directories.is_some() {
         classes::add_to(manager);
     }

@@ -272,7 +272,7 @@ impl Runtime for Process {
         let Some(record) = load::<SandboxRecord>(&folder.join("sandbox.json")) else {
             return seen;
         };
-        let alive = record.holder.is_none_or(ProcessId::is_alive);
+        let alive = !record.detached && record.holder.is_none_or(ProcessId::is_alive);
         if alive {
             for address in &record.addresses {
                 self.network.adopt(*address);
@@ -338,6 +338,7 @@ impl Runtime for Process {
             name: shape.name().to_owned(),
             addresses: addresses.clone(),
             holder: attached.holder,
+            detached: false,
         };
         let stored = match self.open_host_ports(&shape, attached.address).await {
             Ok(()) => store(&folder.join("sandbox.json"), &record),
@@ -417,12 +418,19 @@ impl Runtime for Process {
 }
 
 impl Process {
+    /// Disconnects a pod, once: the next one may have its address already.
     fn detach(&self, folder: &Path) {
-        if let Some(record) = load::<SandboxRecord>(&folder.join("sandbox.json")) {
-            self.host_ports.lock().remove(&record.uid);
-            for address in &record.addresses {
-                self.network.detach(*address, record.holder);
-            }
+        let path = folder.join("sandbox.json");
+        let Some(record) = SandboxRecord::attached(&path) else {
+            return;
+        };
+        self.host_ports.lock().remove(&record.uid);
+        for address in &record.addresses {
+            self.network.detach(*address, record.holder);
+        }
+        if let Err(error) = record.detach(&path) {
+            // The address is given back twice then, which only matters if another pod got it in between.
+            tracing::warn!(%error, path = %path.display(), "the end of a sandbox could not be noted");
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod volumes;
 
 use super::ledger::NodeInfo;
 use super::resources::{self, Resources};
+use affinity::Namespaces;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 
 /// Why a pod cannot run on a node, in Kubernetes' words.
@@ -21,13 +22,21 @@ pub struct World<'a> {
     /// What the pod itself asks for.
     pub requests: Resources,
     ports: Vec<HostPort>,
+    /// Whether one of its volumes is for one pod alone, and another pod has it.
+    occupied: Option<Reason>,
 }
 
 impl<'a> World<'a> {
-    pub fn new(pod: &'a Pod, nodes: impl Iterator<Item = &'a NodeInfo> + Clone, needs: &'a [volumes::Need]) -> Self {
+    pub fn new(
+        pod: &'a Pod,
+        nodes: impl Iterator<Item = &'a NodeInfo> + Clone,
+        needs: &'a [volumes::Need],
+        namespaces: &Namespaces,
+    ) -> Self {
         World {
             spread: spread::Spread::new(pod, nodes.clone()),
-            affinity: affinity::Affinity::new(pod, nodes),
+            occupied: volumes::occupied(pod, needs, nodes.clone()),
+            affinity: affinity::Affinity::new(pod, nodes, namespaces),
             needs,
             requests: resources::requests(pod),
             ports: host_ports(pod),
@@ -75,6 +84,9 @@ pub fn check(pod: &Pod, info: &NodeInfo, world: &World<'_>) -> Result<(), Refusa
         return Err(Refusal::of(reason, Hope::IfPodsGo));
     }
     insufficient(&world.requests, info)?;
+    if let Some(reason) = world.occupied.clone() {
+        return Err(Refusal::of(reason, Hope::IfPodsGo));
+    }
     if let Some(reason) = volumes::check(world.needs, node) {
         return Err(Refusal::of(reason, Hope::None));
     }

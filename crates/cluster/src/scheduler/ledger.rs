@@ -2,12 +2,13 @@
 //!
 //! Kept change by change, so that a decision costs a look at each node and never at each pod.
 
+use super::filter::affinity::{self, Namespaces};
 use super::filter::volumes::Need;
-use super::filter::{self, Reason, Refusal, affinity};
+use super::filter::{self, Reason, Refusal};
 use super::preempt::{self, Candidate};
 use super::resources::{self, Resources};
-use super::score;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use super::score::{self, neighbours, neighbours::Neighbours};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct NodeInfo {
     pub pods: HashMap<String, Arc<Pod>>,
     /// Those of them that keep others away. Few pods do, and only these are asked for each decision.
     pub repelling: BTreeSet<String>,
+    /// Those of them that would like to have others near, or not so near.
+    pub wishing: BTreeSet<String>,
 }
 
 impl NodeInfo {
@@ -33,6 +36,9 @@ impl NodeInfo {
         if affinity::keeps_away(pod) {
             self.repelling.insert(uid.clone());
         }
+        if neighbours::has_wishes(pod) {
+            self.wishing.insert(uid.clone());
+        }
         self.pods.insert(uid, pod.clone());
     }
 
@@ -41,6 +47,7 @@ impl NodeInfo {
         if let Some(old) = self.pods.remove(uid) {
             self.requested.subtract(&resources::requests(&old));
             self.repelling.remove(uid);
+            self.wishing.remove(uid);
         }
     }
 }
@@ -53,6 +60,7 @@ pub struct Ledger {
     places: HashMap<String, String>,
     /// Pods for which room is being made, with the node.
     nominated: HashMap<String, (String, Arc<Pod>)>,
+    namespaces: Namespaces,
 }
 
 /// Why no node does.
@@ -89,6 +97,18 @@ impl Ledger {
         let info = self.nodes.entry(name).or_default();
         info.allocatable = Resources::of(node.status.as_ref().and_then(|status| status.allocatable.as_ref()));
         info.node = Some(node.clone());
+    }
+
+    /// Takes in the labels of a namespace.
+    pub fn see_namespace(&mut self, namespace: &Namespace) {
+        let meta = &namespace.metadata;
+        let name = meta.name.clone().unwrap_or_default();
+        self.namespaces.insert(name, meta.labels.clone().unwrap_or_default());
+    }
+
+    pub fn forget_namespace(&mut self, namespace: &Namespace) {
+        self.namespaces
+            .remove(namespace.metadata.name.as_deref().unwrap_or_default());
     }
 
     pub fn forget_node(&mut self, node: &Node) {
@@ -139,7 +159,7 @@ impl Ledger {
     pub fn choose(&mut self, pod: &Arc<Pod>, needs: &[Need]) -> Result<String, Refused> {
         let mut by_node = BTreeMap::new();
         let mut fitting: Vec<(&String, &NodeInfo)> = Vec::new();
-        let world = filter::World::new(pod, self.nodes.values(), needs);
+        let world = filter::World::new(pod, self.nodes.values(), needs, &self.namespaces);
         for (name, info) in self.nodes.iter().filter(|(_, info)| info.node.is_some()) {
             let found = match self.with_nominated(pod, name, info) {
                 Some(fuller) => filter::check(pod, &fuller, &world),
@@ -152,7 +172,9 @@ impl Ledger {
         }
         // Room was made for it there.
         let kept = nominated_node(pod).filter(|node| fitting.iter().any(|(name, _)| name == node));
-        let best = kept.or_else(|| score::best(pod, &fitting, &world)).map(str::to_string);
+        let wishes = || Neighbours::new(pod, self.nodes.values(), &self.namespaces);
+        let best = kept.or_else(|| score::best(pod, &fitting, &world, &wishes()));
+        let best = best.map(str::to_string);
         let Some(best) = best else {
             return Err(Refused {
                 total: self.total(),
@@ -184,7 +206,12 @@ impl Ledger {
         refused: &Refused,
         budgets: &[Arc<PodDisruptionBudget>],
     ) -> Result<Candidate, String> {
-        preempt::preempt(pod, needs, &self.nodes, refused, budgets)
+        let cluster = preempt::Cluster {
+            nodes: &self.nodes,
+            namespaces: &self.namespaces,
+            budgets,
+        };
+        preempt::preempt(pod, needs, &cluster, refused)
     }
 
     /// A node with those pods for which room is kept there, if any is at least as important as this one.

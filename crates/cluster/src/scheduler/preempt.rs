@@ -3,6 +3,7 @@
 //! A node where fewer, less important pods go is better than another; pods that a disruption budget protects are
 //! taken last.
 
+use super::filter::affinity::Namespaces;
 use super::filter::volumes::Need;
 use super::filter::{self, Hope, Reason, Refusal};
 use super::ledger::{NodeInfo, Refused};
@@ -29,14 +30,16 @@ pub fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
 }
 
+/// What has to be known of the cluster.
+pub struct Cluster<'a> {
+    pub nodes: &'a BTreeMap<String, NodeInfo>,
+    pub namespaces: &'a Namespaces,
+    pub budgets: &'a [Arc<PodDisruptionBudget>],
+}
+
 /// What to take away for a pod that no node has room for, or why nothing helps.
-pub fn preempt(
-    pod: &Pod,
-    needs: &[Need],
-    nodes: &BTreeMap<String, NodeInfo>,
-    refused: &Refused,
-    budgets: &[Arc<PodDisruptionBudget>],
-) -> Result<Candidate, String> {
+pub fn preempt(pod: &Pod, needs: &[Need], cluster: &Cluster<'_>, refused: &Refused) -> Result<Candidate, String> {
+    let nodes = cluster.nodes;
     if let Some(why) = ineligible(pod, nodes) {
         return Err(format!("preemption: {why}"));
     }
@@ -44,7 +47,7 @@ pub fn preempt(
     let mut best: Option<Candidate> = None;
     for (name, refusal) in &refused.by_node {
         let found = match (nodes.get(name), refusal.hope) {
-            (Some(info), Hope::IfPodsGo) => on_node(pod, needs, nodes, (name, info), budgets),
+            (Some(info), Hope::IfPodsGo) => on_node(pod, needs, cluster, (name, info)),
             _ => Err(Refusal {
                 reasons: vec![Reason("Preemption is not helpful for scheduling".to_string())],
                 hope: Hope::None,
@@ -124,9 +127,8 @@ fn started(pod: &Pod) -> Option<Timestamp> {
 fn on_node(
     pod: &Pod,
     needs: &[Need],
-    nodes: &BTreeMap<String, NodeInfo>,
+    cluster: &Cluster<'_>,
     (name, info): (&str, &NodeInfo),
-    budgets: &[Arc<PodDisruptionBudget>],
 ) -> Result<Candidate, Refusal> {
     let mut lesser: Vec<Arc<Pod>> = info
         .pods
@@ -147,14 +149,15 @@ fn on_node(
         remove(&mut trial, other);
     }
     let fits = |trial: &NodeInfo| {
-        let seen = nodes
+        let seen = cluster
+            .nodes
             .iter()
             .map(|(known, info)| if known == name { trial } else { info });
-        let world = filter::World::new(pod, seen, needs);
+        let world = filter::World::new(pod, seen, needs, cluster.namespaces);
         filter::check(pod, trial, &world)
     };
     fits(&trial)?;
-    let (protected, free) = split_by_budgets(&lesser, budgets);
+    let (protected, free) = split_by_budgets(&lesser, cluster.budgets);
     let mut victims = Vec::new();
     let mut violations = 0;
     for (group, is_protected) in [(protected, 1), (free, 0)] {

@@ -1,17 +1,34 @@
 //! Which of the nodes that fit is best. Pure.
 
+pub mod neighbours;
+
 use super::filter::{World, affinity, tolerates};
 use super::ledger::NodeInfo;
 use super::resources::Resources;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use neighbours::Neighbours;
 
 /// How much each wish counts, in points out of a hundred.
 const SPREAD_WEIGHT: i64 = 2;
 const TAINT_WEIGHT: i64 = 3;
 const AFFINITY_WEIGHT: i64 = 2;
+const NEIGHBOUR_WEIGHT: i64 = 2;
 
 /// The best node: the one with the most points, the first by name among equals.
-pub fn best<'a>(pod: &Pod, nodes: &[(&'a String, &NodeInfo)], world: &World<'_>) -> Option<&'a str> {
+pub fn best<'a>(
+    pod: &Pod,
+    nodes: &[(&'a String, &NodeInfo)],
+    world: &World<'_>,
+    wishes: &Neighbours,
+) -> Option<&'a str> {
+    let likings = nodes
+        .iter()
+        .filter_map(|(_, info)| Some(wishes.of(info.node.as_ref()?)));
+    let (low, high) = likings.fold((0, 0), |(low, high), one| (low.min(one), high.max(one)));
+    let company = |node: &Node| match high - low {
+        0 => 0,
+        range => (wishes.of(node) - low) * 100 / range,
+    };
     let crowd = |info: &NodeInfo| info.node.as_ref().map_or(0, |node| world.spread.crowd(node));
     let most = nodes.iter().map(|(_, info)| crowd(info)).max().unwrap_or(0);
     let points = |info: &NodeInfo| {
@@ -21,7 +38,10 @@ pub fn best<'a>(pod: &Pod, nodes: &[(&'a String, &NodeInfo)], world: &World<'_>)
         } else {
             (most - crowd(info)) * 100 / most
         };
-        free(&world.requests, info) + spread * SPREAD_WEIGHT + liked(pod, node) * AFFINITY_WEIGHT
+        free(&world.requests, info)
+            + spread * SPREAD_WEIGHT
+            + liked(pod, node) * AFFINITY_WEIGHT
+            + company(node) * NEIGHBOUR_WEIGHT
             - disliked(pod, node) * TAINT_WEIGHT
     };
     nodes

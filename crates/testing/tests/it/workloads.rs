@@ -1,16 +1,32 @@
 //! Workloads on a whole cluster with a clock of its own: hours pass in milliseconds.
 
 mod autoscaling;
+mod budgets;
+mod choosing;
+mod daemons;
 mod deletion;
 mod deployments;
+mod duties;
+mod endpoints;
 mod job_policies;
+mod job_rules;
 mod jobs;
 mod keeping;
 mod lives;
 mod nodes;
+mod outages;
+mod owners;
 mod placement;
+mod replicas;
+mod revisions;
+mod rollouts;
+mod room;
+mod scaling;
+mod schedules;
 mod scheduling;
 mod services;
 mod sets;
+mod stateful;
+mod storage;
 mod story;
 mod volumes;

@@ -23,8 +23,16 @@ pub fn is_requested(headers: &HeaderMap) -> bool {
     has("connection", "upgrade") && has("upgrade", "websocket")
 }
 
-/// Accepts the upgrade and sends events until either side ends.
-pub fn answer(call: &Call, mut stream: Stream) -> Result<Response<Body>> {
+/// A client whose wish for WebSocket is granted.
+pub struct Accepted {
+    /// What it is told.
+    pub answer: Response<Body>,
+    /// The connection that it has after that.
+    pub upgrade: hyper::upgrade::OnUpgrade,
+}
+
+/// Accepts the upgrade, with the protocol inside it that was agreed on.
+pub fn accept(call: &Call, protocol: Option<&'static str>) -> Result<Accepted> {
     let key = call
         .headers
         .get("sec-websocket-key")
@@ -35,6 +43,23 @@ pub fn answer(call: &Call, mut stream: Stream) -> Result<Response<Body>> {
         .lock()
         .take()
         .ok_or_else(|| ApiError::bad_request("this connection cannot be upgraded"))?;
+    let mut answer = Response::new(Body::default());
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = answer.headers_mut();
+    headers.insert("connection", HeaderValue::from_static("Upgrade"));
+    headers.insert("upgrade", HeaderValue::from_static("websocket"));
+    if let Ok(accept) = HeaderValue::from_str(&accept) {
+        headers.insert("sec-websocket-accept", accept);
+    }
+    if let Some(protocol) = protocol {
+        headers.insert("sec-websocket-protocol", HeaderValue::from_static(protocol));
+    }
+    Ok(Accepted { answer, upgrade })
+}
+
+/// Accepts the upgrade and sends events until either side ends.
+pub fn answer(call: &Call, mut stream: Stream) -> Result<Response<Body>> {
+    let Accepted { answer, upgrade } = accept(call, None)?;
     tokio::spawn(async move {
         let Ok(connection) = upgrade.await else { return };
         let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(connection), Role::Server, None).await;
@@ -49,13 +74,5 @@ pub fn answer(call: &Call, mut stream: Stream) -> Result<Response<Body>> {
         // The client may be gone already; there is nothing else to do then.
         let _ = socket.close(None).await;
     });
-    let mut response = Response::new(Body::default());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = response.headers_mut();
-    headers.insert("connection", HeaderValue::from_static("Upgrade"));
-    headers.insert("upgrade", HeaderValue::from_static("websocket"));
-    if let Ok(accept) = HeaderValue::from_str(&accept) {
-        headers.insert("sec-websocket-accept", accept);
-    }
-    Ok(response)
+    Ok(answer)
 }

@@ -7,18 +7,22 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::core::ObjectMeta;
 use serde_json::json;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use stead::{Context, Error, Key};
+use stead::{Context, Error, Key, Severity};
 
 const HASH_LABEL: &str = "pod-template-hash";
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
+/// The numbers that a ReplicaSet had before it was gone back to.
+const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX: &str = "deployment.kubernetes.io/max-replicas";
 /// Annotations that speak of the object itself and are not handed down.
 const NOT_HANDED_DOWN: &[&str] = &[
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
+    REVISION_HISTORY,
     DESIRED,
     MAX,
 ];
@@ -58,12 +62,41 @@ pub async fn create(context: &Context, deployment: &Deployment, sets: &Sets) -> 
             let key = Key::of(&set);
             let found = context.writer().read::<ReplicaSet>(&key).await?;
             let ours = deployment.metadata.uid.as_deref().unwrap_or_default();
-            found
-                .filter(|found| ownership::is_controlled_by(&found.metadata, ours))
-                .ok_or_else(|| Error::transient(format!("ReplicaSet {key} exists and is not ours")))
+            match found.filter(|found| ownership::is_controlled_by(&found.metadata, ours)) {
+                Some(found) => Ok(found),
+                None => Err(collide(context, deployment, &key).await?),
+            }
         }
-        other => other?.object(),
+        other => {
+            let made = other?.object()?;
+            tell_scale(context, deployment, &made, 0, start);
+            Ok(made)
+        }
     }
+}
+
+/// Somebody else has the name: the next try takes another, as the number of collisions is part of the hash.
+async fn collide(context: &Context, deployment: &Deployment, key: &Key) -> Result<Error, Error> {
+    let before = deployment.status.as_ref().and_then(|status| status.collision_count);
+    let count = before.unwrap_or(0).saturating_add(1);
+    let patch = json!({"status": {"collisionCount": count}});
+    context.writer().patch_status(deployment, patch).await?;
+    Ok(Error::transient(format!("ReplicaSet {key} exists and is not ours")))
+}
+
+/// An event about a ReplicaSet that grows or shrinks.
+fn tell_scale(context: &Context, deployment: &Deployment, set: &ReplicaSet, from: i32, to: i32) {
+    let way = match to.cmp(&from) {
+        Ordering::Less => "down",
+        Ordering::Greater => "up",
+        Ordering::Equal => return,
+    };
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    let note = format!("Scaled {way} replica set {name} from {from} to {to}");
+    let about = ownership::about(deployment);
+    context
+        .events()
+        .tell(about, Severity::Normal, "ScalingReplicaSet", "Scaling", &note);
 }
 
 /// Gives the new ReplicaSet the newest number: after a roll-back it is an old one.
@@ -75,10 +108,15 @@ pub async fn renumber(
 ) -> Result<Arc<ReplicaSet>, Error> {
     let number = revision(&new.metadata).max(newest(&sets.old) + 1);
     let mut annotations: BTreeMap<String, String> = handed_down(deployment);
+    let have = new.metadata.annotations.clone().unwrap_or_default();
     if revision(&new.metadata) != number {
         annotations.insert(REVISION.to_string(), number.to_string());
+        if let Some(last) = have.get(REVISION) {
+            let earlier = have.get(REVISION_HISTORY).filter(|text| !text.is_empty());
+            let numbers = earlier.map_or(last.clone(), |earlier| format!("{earlier},{last}"));
+            annotations.insert(REVISION_HISTORY.to_string(), numbers);
+        }
     }
-    let have = new.metadata.annotations.clone().unwrap_or_default();
     let min_ready = deployment.spec.as_ref().and_then(|spec| spec.min_ready_seconds);
     let differs = new.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0) != min_ready.unwrap_or(0);
     let news = annotations.iter().any(|(key, value)| have.get(key) != Some(value));
@@ -112,7 +150,9 @@ pub async fn scale(context: &Context, deployment: &Deployment, set: &ReplicaSet,
         "metadata": {"annotations": replica_annotations(deployment)},
         "spec": {"replicas": replicas},
     });
-    context.writer().patch(set, patch).await.map(drop)
+    context.writer().patch(set, patch).await?;
+    tell_scale(context, deployment, set, rolling::wanted(set), replicas);
+    Ok(())
 }
 
 /// Old ReplicaSets beyond the history limit, once they have no pods.

@@ -163,8 +163,12 @@ fn was_scaled_for_another_number(deployment: &Deployment, set: &ReplicaSet) -> b
 
 /// A change of the wanted number while the roll-out stands still: every ReplicaSet that has pods takes its share.
 pub fn spread(deployment: &Deployment, sets: &Sets) -> Vec<Scale> {
-    let active: Vec<&Arc<ReplicaSet>> = sets.all().filter(|set| wanted(set) > 0).collect();
+    let mut active: Vec<&Arc<ReplicaSet>> = sets.all().filter(|set| wanted(set) > 0).collect();
     let desired = desired(deployment);
+    if active.is_empty() {
+        // One that was at nought grows again in its newest ReplicaSet.
+        active.extend(sets.all().last());
+    }
     if let [only] = active[..] {
         let differs = wanted(only) != desired;
         return differs
@@ -186,6 +190,12 @@ pub fn spread(deployment: &Deployment, sets: &Sets) -> Vec<Scale> {
     if before == limit || have == 0 {
         return Vec::new();
     }
+    // The largest first: what rounding leaves over is the least to it. Among equals newer ones grow first, and older
+    // ones shrink first.
+    if left > 0 {
+        active.reverse();
+    }
+    active.sort_by_key(|set| std::cmp::Reverse(wanted(set)));
     let mut scales = Vec::new();
     for set in &active {
         let share = (f64::from(wanted(set)) * f64::from(limit) / f64::from(before.max(1))).round() as i32 - wanted(set);

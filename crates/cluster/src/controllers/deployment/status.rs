@@ -5,7 +5,11 @@ use super::rolling::{self, desired, limits};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// What a roll-out says that has made no progress within its deadline.
+const LATE: &str = "ProgressDeadlineExceeded";
 
 /// What the roll-out is doing, as the Progressing condition tells it.
 struct Progress {
@@ -46,6 +50,7 @@ pub fn of(deployment: &Deployment, sets: &Sets, now: Timestamp) -> (Option<Deplo
         now,
     );
     let next = progress_condition(deployment, sets, &before, &mut after, now);
+    failure_condition(sets, &mut after, now);
     let differs = normal(&before) != normal(&after);
     (differs.then_some(after), next)
 }
@@ -70,7 +75,9 @@ fn counts(deployment: &Deployment, sets: &Sets, before: &DeploymentStatus) -> De
         .as_ref()
         .and_then(|new| new.status.as_ref())
         .map_or(0, |status| status.replicas);
+    let terminating = |set: &Arc<ReplicaSet>| set.status.as_ref().and_then(|status| status.terminating_replicas);
     DeploymentStatus {
+        terminating_replicas: Some(sets.all().filter_map(terminating).sum()),
         observed_generation: deployment.metadata.generation,
         replicas: Some(replicas),
         updated_replicas: Some(updated),
@@ -91,6 +98,7 @@ fn normal(status: &DeploymentStatus) -> DeploymentStatus {
         &mut status.ready_replicas,
         &mut status.available_replicas,
         &mut status.unavailable_replicas,
+        &mut status.terminating_replicas,
     ] {
         count.get_or_insert(0);
     }
@@ -113,18 +121,19 @@ fn progress_condition(
         .flatten()
         .find(|condition| condition.type_ == "Progressing");
     let complete = is_complete(deployment, after);
-    if spec.paused == Some(true) {
-        let message = "Deployment is paused".to_string();
-        set(
-            after,
-            "Progressing",
-            "Unknown",
-            "DeploymentPaused",
-            message,
-            Update::OnChange,
-            now,
-        );
-        return None;
+    let said = last.and_then(|condition| condition.reason.as_deref());
+    let turn = match spec.paused == Some(true) {
+        // That it is late stays true while it is paused.
+        true if said == Some(LATE) => return None,
+        true => Some(("DeploymentPaused", "Deployment is paused")),
+        false if said == Some("DeploymentPaused") => Some(("DeploymentResumed", "Deployment is resumed")),
+        false => None,
+    };
+    if let Some((reason, message)) = turn {
+        let message = message.to_string();
+        set(after, "Progressing", "Unknown", reason, message, Update::OnChange, now);
+        // The time for which it was paused does not count: the deadline is counted from now.
+        return (spec.paused != Some(true)).then(|| Duration::from_secs(u64::try_from(deadline).unwrap_or(0)));
     }
     let since = last
         .and_then(|condition| condition.last_update_time.as_ref())
@@ -135,8 +144,8 @@ fn progress_condition(
         .as_ref()
         .and_then(|set| set.metadata.name.as_deref())
         .unwrap_or(name);
-    let was_complete = last.is_some_and(|condition| condition.reason.as_deref() == Some("NewReplicaSetAvailable"));
-    let was_late = last.is_some_and(|condition| condition.reason.as_deref() == Some("ProgressDeadlineExceeded"));
+    let was_complete = said == Some("NewReplicaSetAvailable");
+    let was_late = said == Some(LATE);
     let moved = has_moved(before, after) || last.is_none();
     let progress = if complete {
         let message = format!("ReplicaSet \"{set_name}\" has successfully progressed.");
@@ -158,7 +167,7 @@ fn progress_condition(
         let message = format!("ReplicaSet \"{set_name}\" has timed out progressing.");
         Progress {
             status: "False",
-            reason: "ProgressDeadlineExceeded",
+            reason: LATE,
             message,
             moved: true,
         }
@@ -181,6 +190,24 @@ fn progress_condition(
         now,
     );
     (!complete && progress.status == "True").then(|| Duration::from_secs(u64::try_from(deadline).unwrap_or(0)))
+}
+
+/// What keeps the ReplicaSets from having their pods is told here too: of the new one, or else of the old ones.
+fn failure_condition(sets: &Sets, after: &mut DeploymentStatus, now: Timestamp) {
+    const KIND: &str = "ReplicaFailure";
+    let failure = |set: &Arc<ReplicaSet>| {
+        let conditions = set.status.as_ref()?.conditions.as_ref()?;
+        conditions.iter().find(|one| one.type_ == KIND).cloned()
+    };
+    let found = sets.new.iter().chain(&sets.old).find_map(failure);
+    match found {
+        Some(found) => {
+            let reason = found.reason.unwrap_or_default();
+            let message = found.message.unwrap_or_default();
+            set(after, KIND, &found.status, &reason, message, Update::OnChange, now);
+        }
+        None => after.conditions.get_or_insert_default().retain(|one| one.type_ != KIND),
+    }
 }
 
 fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {

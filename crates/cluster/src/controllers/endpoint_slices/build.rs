@@ -3,7 +3,8 @@
 use crate::controllers::{ownership, pods};
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort as OldPort, EndpointSubset, Endpoints};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice};
+use k8s_openapi::api::discovery::v1::{ForNode, ForZone};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::ObjectMeta;
 use std::collections::BTreeMap;
@@ -12,8 +13,16 @@ use std::sync::Arc;
 /// Endpoints in one slice.
 pub const LARGEST_SLICE: usize = 100;
 
-/// A port as something to sort by: name, number, protocol.
-type PortKey = (Option<String>, Option<i32>, Option<String>);
+/// The most addresses that an Endpoints object has, as in Kubernetes.
+const MOST_ADDRESSES: usize = 1000;
+/// Says of an Endpoints object that it does not have all addresses.
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+
+/// A port as something to sort by: name, number, protocol, protocol of the application.
+type PortKey = (Option<String>, Option<i32>, Option<String>, Option<String>);
+
+/// The zone of a node, if it says one.
+pub type ZoneOf<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Whether a Service chooses pods at all.
 pub fn has_selector(service: &Service) -> bool {
@@ -38,14 +47,14 @@ pub fn selects(service: &Service, pod: &Pod) -> bool {
 }
 
 /// The slices: pods with the same ports together, so many at a time.
-pub fn slices(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSlice> {
+pub fn slices(service: &Service, pods: &[Arc<Pod>], zone_of: ZoneOf<'_>) -> Vec<EndpointSlice> {
     let mut groups: BTreeMap<Vec<PortKey>, Vec<Endpoint>> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| has_address(pod) && !pods::has_ended(pod)) {
         let ports = ports(service, pod)
             .into_iter()
-            .map(|port| (port.name, port.port, port.protocol))
+            .map(|port| (port.name, port.port, port.protocol, port.app_protocol))
             .collect();
-        groups.entry(ports).or_default().push(endpoint(service, pod));
+        groups.entry(ports).or_default().push(endpoint(service, pod, zone_of));
     }
     if groups.is_empty() {
         groups.insert(Vec::new(), Vec::new());
@@ -54,11 +63,11 @@ pub fn slices(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSlice> {
     for (ports, endpoints) in groups {
         let ports: Vec<EndpointPort> = ports
             .into_iter()
-            .map(|(name, port, protocol)| EndpointPort {
+            .map(|(name, port, protocol, app_protocol)| EndpointPort {
                 name: name.or(Some(String::new())),
                 port,
                 protocol,
-                app_protocol: None,
+                app_protocol,
             })
             .collect();
         let chunks: Vec<Vec<Endpoint>> = match endpoints.is_empty() {
@@ -81,14 +90,31 @@ pub fn slices(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSlice> {
 pub fn endpoints(service: &Service, pods: &[Arc<Pod>]) -> Endpoints {
     let publish = publishes_unready(service);
     let mut subsets: Vec<EndpointSubset> = Vec::new();
-    for pod in pods.iter().filter(|pod| has_address(pod) && pods::is_active(pod)) {
+    // Who publishes pods that are not ready publishes those on their way out too.
+    let told = |pod: &&Arc<Pod>| {
+        has_address(pod)
+            && if publish {
+                !pods::has_ended(pod)
+            } else {
+                pods::is_active(pod)
+            }
+    };
+    let mut told: Vec<&Arc<Pod>> = pods.iter().filter(told).collect();
+    let truncated = told.len() > MOST_ADDRESSES;
+    if truncated {
+        // Those that serve are worth more than those that do not.
+        told.sort_by_key(|pod| !pods::is_ready(pod));
+        told.truncate(MOST_ADDRESSES);
+        told.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    }
+    for pod in told {
         let ports: Vec<OldPort> = ports(service, pod)
             .into_iter()
             .map(|port| OldPort {
                 name: port.name.filter(|name| !name.is_empty()),
                 port: port.port.unwrap_or(0),
                 protocol: port.protocol,
-                app_protocol: None,
+                app_protocol: port.app_protocol,
             })
             .collect();
         let address = EndpointAddress {
@@ -127,6 +153,7 @@ pub fn endpoints(service: &Service, pods: &[Arc<Pod>]) -> Endpoints {
             name: meta.name.clone(),
             namespace: meta.namespace.clone(),
             labels: Some(labels),
+            annotations: truncated.then(|| BTreeMap::from([(OVER_CAPACITY.to_string(), "truncated".to_string())])),
             ..ObjectMeta::default()
         },
         subsets: (!subsets.is_empty()).then_some(subsets),
@@ -145,6 +172,11 @@ pub fn same_slice(have: &EndpointSlice, wanted: &EndpointSlice) -> bool {
 pub fn same_endpoints(have: &Endpoints, wanted: &Endpoints) -> bool {
     have.subsets.as_deref().unwrap_or_default() == wanted.subsets.as_deref().unwrap_or_default()
         && have.metadata.labels == wanted.metadata.labels
+        && over_capacity(have) == over_capacity(wanted)
+}
+
+fn over_capacity(endpoints: &Endpoints) -> Option<&String> {
+    endpoints.metadata.annotations.as_ref()?.get(OVER_CAPACITY)
 }
 
 /// The name is fixed by the Service and the position, so that a repeated create finds the first one's work.
@@ -176,21 +208,39 @@ pub fn slice_name(service: &str, owner_uid: &str, index: usize) -> String {
     format!("{service}-{}", hash.get(..5).unwrap_or(&hash))
 }
 
-fn endpoint(service: &Service, pod: &Pod) -> Endpoint {
+fn endpoint(service: &Service, pod: &Pod, zone_of: ZoneOf<'_>) -> Endpoint {
     let terminating = pod.metadata.deletion_timestamp.is_some();
     let serving = pods::is_ready(pod);
+    let ready = publishes_unready(service) || (serving && !terminating);
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    let zone = node.as_deref().and_then(zone_of);
     Endpoint {
+        hints: hints(service, zone.as_deref(), node.as_deref()).filter(|_| ready),
+        zone,
         addresses: address(pod).map(str::to_string).into_iter().collect(),
         conditions: Some(EndpointConditions {
-            ready: Some(publishes_unready(service) || (serving && !terminating)),
+            ready: Some(ready),
             serving: Some(serving),
             terminating: Some(terminating),
         }),
-        node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        node_name: node,
         target_ref: Some(reference(pod)),
         hostname: hostname(service, pod),
         ..Endpoint::default()
     }
+}
+
+/// Whom an endpoint is for, where the Service wants its clients to stay near.
+fn hints(service: &Service, zone: Option<&str>, node: Option<&str>) -> Option<EndpointHints> {
+    let wish = service.spec.as_ref()?.traffic_distribution.as_deref()?;
+    if !matches!(wish, "PreferClose" | "PreferSameZone" | "PreferSameNode") {
+        return None;
+    }
+    let for_zones = zone.map(|zone| vec![ForZone { name: zone.to_string() }]);
+    let node = node.filter(|_| wish == "PreferSameNode");
+    let for_nodes = node.map(|node| vec![ForNode { name: node.to_string() }]);
+    let any = for_zones.is_some() || for_nodes.is_some();
+    any.then_some(EndpointHints { for_nodes, for_zones })
 }
 
 fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
@@ -201,7 +251,7 @@ fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
                 name: Some(port.name.clone().unwrap_or_default()),
                 port: Some(target_port(port, pod)?),
                 protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".to_string())),
-                app_protocol: None,
+                app_protocol: port.app_protocol.clone(),
             })
         })
         .collect()
@@ -267,4 +317,35 @@ fn publishes_unready(service: &Service) -> bool {
 
 fn is_headless(service: &Service) -> bool {
     service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn more_addresses_than_endpoints_can_have_are_left_out_and_that_is_told() {
+        let service: Service =
+            serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})).unwrap();
+        let pod = |index: usize| -> Arc<Pod> {
+            let ready = if index < 100 { "False" } else { "True" };
+            let status = json!({"podIP": format!("10.0.{}.{}", index / 250, index % 250), "phase": "Running",
+                "conditions": [{"type": "Ready", "status": ready}]});
+            let pod = json!({"metadata": {"name": format!("p{index:04}")}, "status": status});
+            Arc::new(serde_json::from_value(pod).unwrap())
+        };
+        let size = |endpoints: &Endpoints| {
+            let subset = &endpoints.subsets.as_ref().unwrap()[0];
+            let count = |list: &Option<Vec<EndpointAddress>>| list.as_ref().map_or(0, Vec::len);
+            (count(&subset.addresses), count(&subset.not_ready_addresses))
+        };
+        let pods: Vec<_> = (0..1050).map(pod).collect();
+        let large = endpoints(&service, &pods);
+        assert_eq!(size(&large), (950, 50), "those that serve are all there");
+        assert_eq!(over_capacity(&large).map(String::as_str), Some("truncated"));
+        let small = endpoints(&service, &pods[..1000]);
+        assert_eq!((size(&small), over_capacity(&small)), ((900, 100), None));
+        assert!(!same_endpoints(&large, &small));
+    }
 }

@@ -55,11 +55,11 @@ pub fn finished_at(job: &Job) -> Option<Timestamp> {
     Some(last.last_transition_time.as_ref()?.0)
 }
 
-/// Sets a condition, with a new time only if its status changes.
-pub fn set(status: &mut JobStatus, kind: &str, value: &str, words: (&str, &str), now: Timestamp) {
+/// Sets a condition, with a new time only if its status changes; says whether it does.
+pub fn set(status: &mut JobStatus, kind: &str, value: &str, words: (&str, &str), now: Timestamp) -> bool {
     let conditions = status.conditions.get_or_insert_default();
     if conditions.iter().any(|one| one.type_ == kind && one.status == value) {
-        return;
+        return false;
     }
     conditions.retain(|one| one.type_ != kind);
     conditions.push(JobCondition {
@@ -70,6 +70,7 @@ pub fn set(status: &mut JobStatus, kind: &str, value: &str, words: (&str, &str),
         last_probe_time: Some(Time(now)),
         last_transition_time: Some(Time(now)),
     });
+    true
 }
 
 fn said(status: &JobStatus) -> Option<Verdict> {
@@ -208,6 +209,45 @@ pub fn need(spec: &JobSpec, ledger: &Ledger) -> Need {
     }
 }
 
+/// Which of the active pods go where so many are too many: those whose index is not wanted or is there twice, and
+/// then those that are the least worth.
+pub fn surplus(spec: &JobSpec, ledger: &Ledger, count: i32) -> Vec<Arc<Pod>> {
+    let mut seen = BTreeSet::new();
+    let wanted = 0..spec.completions.unwrap_or(0);
+    let useless = |pod: &&Arc<Pod>| {
+        let index = ledger::index_of(pod).filter(|index| wanted.contains(index));
+        ledger::is_indexed(spec) && !index.is_some_and(|index| seen.insert(index))
+    };
+    let (mut first, rest): (Vec<_>, Vec<_>) = ledger.active.iter().partition(useless);
+    let by_worth = pods::by_worth(rest.iter().map(|pod| &***pod).collect());
+    let named = |pod: &Pod| rest.iter().copied().find(|one| one.metadata.uid == pod.metadata.uid);
+    first.extend(by_worth.into_iter().filter_map(named));
+    first.truncate(usize::try_from(count).unwrap_or(0));
+    first.into_iter().cloned().collect()
+}
+
+/// How long to wait before the next pod of an index, after its failures.
+pub fn wait_of_index(index: i32, owned: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
+    let of_index = owned
+        .iter()
+        .filter(|pod| ledger::index_of(pod) == Some(index) && pods::phase(pod) == "Failed");
+    let last = of_index.max_by_key(|pod| ledger::failures_before(pod))?;
+    let failures = usize::try_from(ledger::failures_before(last))
+        .unwrap_or(0)
+        .saturating_add(1);
+    left(ended_at(last), failures, now)
+}
+
+/// What is left of the wait after so many failures, the last of which was then.
+fn left(last: Timestamp, failures: usize, now: Timestamp) -> Option<Duration> {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
+    let seconds = (FIRST_WAIT << doublings).min(LONGEST_WAIT);
+    let due = last.checked_add(SignedDuration::from_secs(seconds)).ok()?;
+    Duration::try_from(due.duration_since(now))
+        .ok()
+        .filter(|left| !left.is_zero())
+}
+
 /// How long to wait before the next pod, after failures in a row.
 pub fn wait(spec: &JobSpec, owned: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
     let ended = |pod: &&Arc<Pod>| pods::phase(pod) == "Succeeded" || ledger::is_failed(spec, pod);
@@ -224,14 +264,7 @@ pub fn wait(spec: &JobSpec, owned: &[Arc<Pod>], now: Timestamp) -> Option<Durati
         .filter(|at| success.is_none_or(|success| *at > success))
         .collect();
     let last = failures.iter().max()?;
-    let doublings = u32::try_from(failures.len().saturating_sub(1))
-        .unwrap_or(u32::MAX)
-        .min(10);
-    let seconds = (FIRST_WAIT << doublings).min(LONGEST_WAIT);
-    let due = last.checked_add(SignedDuration::from_secs(seconds)).ok()?;
-    Duration::try_from(due.duration_since(now))
-        .ok()
-        .filter(|left| !left.is_zero())
+    left(*last, failures.len(), now)
 }
 
 /// When the last container of a pod ended.

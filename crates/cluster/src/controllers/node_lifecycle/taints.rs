@@ -24,8 +24,17 @@ pub struct Wanted {
     pub expel: Vec<Taint>,
 }
 
-/// The taints of a node: those that conditions make, and those that others put there.
-pub fn of(node: &Node, now: Timestamp) -> Wanted {
+/// Whether any node of the cluster is well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    Well,
+    /// Then it is rather we who cannot see them, and there is no place to move to.
+    AllSilent,
+}
+
+/// The taints of a node: those that conditions make, and those that others put there. While no node at all is well
+/// no pod is driven away.
+pub fn of(node: &Node, others: Others, now: Timestamp) -> Wanted {
     let have: Vec<Taint> = node
         .spec
         .as_ref()
@@ -43,6 +52,9 @@ pub fn of(node: &Node, now: Timestamp) -> Wanted {
         Some("True") => {}
         Some("Unknown") => wanted.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
         _ => wanted.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
+    }
+    if others == Others::AllSilent {
+        wanted.retain(|(_, effect)| *effect != "NoExecute");
     }
     for (condition, taint) in PRESSURES {
         if status(condition) == Some("True") {

@@ -22,6 +22,9 @@ pub fn patch(
         "availableReplicas": counts.available,
         "observedGeneration": generation,
     });
+    if let Some(terminating) = counts.terminating {
+        after["terminatingReplicas"] = json!(terminating);
+    }
     let fields = after.as_object().into_iter().flatten();
     // The server leaves zeros out.
     let number = |value: &Value| value.as_i64().unwrap_or(0);

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use std::collections::BTreeMap;
 
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
@@ -61,6 +62,17 @@ pub fn pod(set: &StatefulSet, template: &PodTemplateSpec, ordinal: i32, revision
         spec: Some(spec),
         status: None,
     }
+}
+
+/// The labels by which a pod is known and which it has not, if any.
+pub fn lost_labels(set: &StatefulSet, pod: &Pod, ordinal: i32) -> Option<BTreeMap<&'static str, String>> {
+    let wanted = [(NAME_LABEL, pod_name(set, ordinal)), (INDEX_LABEL, ordinal.to_string())];
+    let has = |name: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(name));
+    let lost: BTreeMap<_, _> = wanted
+        .into_iter()
+        .filter(|(name, value)| has(name) != Some(value))
+        .collect();
+    (!lost.is_empty()).then_some(lost)
 }
 
 fn claim_name(set: &StatefulSet, volume: &str, ordinal: i32) -> String {

@@ -107,7 +107,10 @@ impl<'a> World<'a> {
             if self.place(*ordinal) == Place::Kept {
                 continue;
             }
-            if pod.metadata.deletion_timestamp.is_none() {
+            // In order, one that is not well goes only if it is the first that is not.
+            let below = || self.pods.range(..ordinal).any(|(_, other)| !self.is_healthy(other));
+            let held = self.is_ordered() && !self.is_healthy(pod) && below();
+            if pod.metadata.deletion_timestamp.is_none() && !held {
                 steps.push(Step::Delete(pod));
             }
             if self.is_ordered() {

@@ -2,7 +2,7 @@
 
 use super::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, Directories, PROVISIONER, SELECTED_NODE, annotation, capacity, claim_ref,
-    class_of, is_for, is_ours, matching, provision, requested, volume_name, waits_for_consumer,
+    class_of, classes, is_for, is_ours, matching, provision, requested, volume_name, waits_for_consumer,
 };
 use crate::controllers::{created, job, ownership};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -31,8 +31,9 @@ pub fn add_to(manager: &Manager, directories: Option<Directories>) {
         .watches::<PersistentVolume>(move |volume| concerned(&claims, volume))
         .watches::<StorageClass>(move |class| {
             let name = class.metadata.name.as_deref().unwrap_or_default();
+            // One that names none waits for a class that is everybody's.
             keys(&of_class, |claim| {
-                volume_name(claim).is_none() && class_of(claim) == name
+                volume_name(claim).is_none() && (class_of(claim) == name || names_no_class(claim))
             })
         })
         .may(Rule::root::<PersistentVolumeClaim>())
@@ -62,6 +63,14 @@ fn keys(claims: &Store<PersistentVolumeClaim>, wanted: impl Fn(&PersistentVolume
         }
     });
     keys
+}
+
+/// Whether a claim leaves its class to the cluster. One that names the empty class does not.
+fn names_no_class(claim: &PersistentVolumeClaim) -> bool {
+    claim
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.storage_class_name.is_none())
 }
 
 struct Claims {
@@ -114,6 +123,11 @@ impl Claims {
         let volumes = self.volumes.list();
         if let Some(volume) = matching::reserved(claim, &volumes) {
             return self.bind(context, claim, volume).await;
+        }
+        if let Some(default) = classes::default_of(&self.classes.list()).filter(|_| names_no_class(claim)) {
+            // It came before there was a default; the class is filled in now, and the change wakes us again.
+            let patch = json!({"spec": {"storageClassName": default.metadata.name}});
+            return context.writer().patch(claim, patch).await.map(drop);
         }
         let class = self.classes.named(None, class_of(claim));
         let selected = annotation(&claim.metadata, SELECTED_NODE).is_some();

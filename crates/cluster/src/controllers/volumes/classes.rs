@@ -8,6 +8,8 @@ use crate::controllers::created;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::ObjectMeta;
+use std::cmp::Reverse;
+use std::sync::Arc;
 use stead::{Context, Controller, Error, Key, Manager, Outcome, Reconciler, Rule, Store};
 
 const NAME: &str = "standard";
@@ -37,6 +39,20 @@ impl Reconciler for Classes {
         created(context.writer().create(&default_class()).await)?;
         Ok(Outcome::Settled)
     }
+}
+
+/// The class of claims that name none: of several that say so, the one that came last.
+pub fn default_of(classes: &[Arc<StorageClass>]) -> Option<&Arc<StorageClass>> {
+    let marked = classes.iter().filter(|class| {
+        let annotations = class.metadata.annotations.as_ref();
+        annotations
+            .and_then(|all| all.get(DEFAULT))
+            .is_some_and(|text| text == "true")
+    });
+    marked.max_by_key(|class| {
+        let created = class.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created, Reverse(class.metadata.name.clone()))
+    })
 }
 
 fn default_class() -> StorageClass {

@@ -42,12 +42,14 @@ pub fn claims_of(pod: &Pod) -> impl Iterator<Item = String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(claim), _) => Some(claim.claim_name.clone()),
-        (None, Some(_)) => {
-            let pod = pod.metadata.name.as_deref().unwrap_or_default();
-            Some(format!("{pod}-{}", volume.name))
-        }
+        (None, Some(_)) => Some(ephemeral_name(pod, &volume.name)),
         (None, None) => None,
     })
+}
+
+/// The name of the claim of an ephemeral volume.
+pub fn ephemeral_name(pod: &Pod, volume: &str) -> String {
+    format!("{}-{volume}", pod.metadata.name.as_deref().unwrap_or_default())
 }
 
 struct Claims {

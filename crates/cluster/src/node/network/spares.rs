@@ -127,10 +127,10 @@ impl Bridge {
     }
 }
 
-/// The sandboxes of pods that are written down in a folder.
+/// The sandboxes of pods that are written down in a folder and still have their addresses.
 pub fn sandboxes(folder: &Path) -> impl Iterator<Item = SandboxRecord> {
     let pods = std::fs::read_dir(folder.join("pods")).into_iter().flatten().flatten();
-    pods.filter_map(|pod| load(&pod.path().join("sandbox.json")))
+    pods.filter_map(|pod| SandboxRecord::attached(&pod.path().join("sandbox.json")))
 }
 
 /// Ends every spare sandbox that an agent on this folder left, unless it became a pod's.
@@ -178,6 +178,7 @@ mod tests {
             name: "p".to_owned(),
             addresses: vec![IpAddr::V4(taken.address)],
             holder: Some(taken.holder),
+            detached: false,
         };
         store(&pod.join("sandbox.json"), &record).unwrap();
         // The agent dies here; the next one finds both in the record.
@@ -201,6 +202,7 @@ mod tests {
             name: "p".to_owned(),
             addresses: vec![held],
             holder: None,
+            detached: false,
         };
         store(&pod.join("sandbox.json"), &record).unwrap();
         // A program that is not there can hold no namespace, so that this is the machine's network for everybody.
@@ -208,5 +210,28 @@ mod tests {
         let attached = network.attach("new", Processes::Own).await.unwrap();
         assert_eq!(attached.address, IpAddr::V4(Ipv4Addr::new(127, 18, 0, 3)));
         assert!(matches!(network, Network::Loopback(_)));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_was_given_back_is_not_taken_again_by_a_record_of_the_past() {
+        let folder = tempfile::tempdir().unwrap();
+        let pod = folder.path().join("pods/uid");
+        std::fs::create_dir_all(&pod).unwrap();
+        let path = pod.join("sandbox.json");
+        let record = SandboxRecord {
+            uid: "uid".to_owned(),
+            namespace: "n".to_owned(),
+            name: "p".to_owned(),
+            addresses: vec![IpAddr::V4(Ipv4Addr::new(127, 18, 0, 2))],
+            holder: None,
+            detached: false,
+        };
+        store(&path, &record).unwrap();
+        let first = SandboxRecord::attached(&path).expect("it has its address");
+        first.detach(&path).unwrap();
+        assert!(SandboxRecord::attached(&path).is_none(), "it has given it back, once");
+        let network = Network::open(&folder.path().join("none"), folder.path()).await;
+        let attached = network.attach("new", Processes::Own).await.unwrap();
+        assert_eq!(attached.address, record.addresses[0]);
     }
 }

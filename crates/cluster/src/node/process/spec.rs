@@ -171,6 +171,22 @@ pub struct SandboxRecord {
     pub addresses: Vec<std::net::IpAddr>,
     /// The process that holds the namespaces, if the pod has any.
     pub holder: Option<ProcessId>,
+    /// Whether its addresses have been given back: then they are somebody else's by now.
+    #[serde(default)]
+    pub detached: bool,
+}
+
+impl SandboxRecord {
+    /// The record at this place, if its pod still has its addresses.
+    pub fn attached(path: &Path) -> Option<SandboxRecord> {
+        load::<SandboxRecord>(path).filter(|record| !record.detached)
+    }
+
+    /// Notes for all later agents that the addresses have been given back.
+    pub fn detach(mut self, path: &Path) -> io::Result<()> {
+        self.detached = true;
+        store(path, &self)
+    }
 }
 
 /// What the agent keeps about a container's run.

@@ -7,6 +7,9 @@ use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm
 use std::collections::{BTreeMap, BTreeSet};
 use stead_machinery::selector::LabelSelector as Selector;
 
+/// The labels of each namespace, by which affinity terms may choose namespaces.
+pub type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
+
 /// Whether the pod's node selector and required node affinity refuse a node.
 pub fn node(pod: &Pod, node: &Node) -> Option<Reason> {
     let refused = || Some(Reason("node(s) didn't match Pod's node affinity/selector".to_string()));
@@ -79,19 +82,19 @@ pub struct Affinity<'a> {
 }
 
 impl<'a> Affinity<'a> {
-    pub fn new(pod: &'a Pod, nodes: impl Iterator<Item = &'a NodeInfo> + Clone) -> Self {
+    pub fn new(pod: &'a Pod, nodes: impl Iterator<Item = &'a NodeInfo> + Clone, namespaces: &Namespaces) -> Self {
         let own = terms(pod);
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let mut attracted = Vec::new();
         let mut first_of_group = true;
         for term in &own.attract {
-            let places = places(term, namespace, nodes.clone());
-            first_of_group &= places.is_empty() && fits(term, namespace, pod);
+            let places = places(term, namespace, nodes.clone(), namespaces);
+            first_of_group &= places.is_empty() && fits(term, namespace, pod, namespaces);
             attracted.push((term.topology_key.as_str(), places));
         }
         let mut repelled = BTreeSet::new();
         for term in &own.repel {
-            for place in places(term, namespace, nodes.clone()) {
+            for place in places(term, namespace, nodes.clone(), namespaces) {
                 repelled.insert((term.topology_key.clone(), place));
             }
         }
@@ -101,7 +104,8 @@ impl<'a> Affinity<'a> {
             for other in info.repelling.iter().filter_map(|uid| info.pods.get(uid)) {
                 let theirs = other.metadata.namespace.as_deref().unwrap_or_default();
                 for term in terms(other).repel {
-                    if let Some(place) = labels(node).get(&term.topology_key).filter(|_| fits(term, theirs, pod)) {
+                    let means = fits(term, theirs, pod, namespaces);
+                    if let Some(place) = labels(node).get(&term.topology_key).filter(|_| means) {
                         refused.insert((term.topology_key.clone(), place.clone()));
                     }
                 }
@@ -164,25 +168,36 @@ fn terms(pod: &Pod) -> Terms<'_> {
     }
 }
 
-fn places<'a>(term: &PodAffinityTerm, namespace: &str, nodes: impl Iterator<Item = &'a NodeInfo>) -> BTreeSet<String> {
-    let with_match = nodes.filter(|info| info.pods.values().any(|other| fits(term, namespace, other)));
+fn places<'a>(
+    term: &PodAffinityTerm,
+    namespace: &str,
+    nodes: impl Iterator<Item = &'a NodeInfo>,
+    namespaces: &Namespaces,
+) -> BTreeSet<String> {
+    let with_match = nodes.filter(|info| {
+        let mut pods = info.pods.values();
+        pods.any(|other| fits(term, namespace, other, namespaces))
+    });
     with_match
         .filter_map(|info| labels(info.node.as_ref()?).get(&term.topology_key).cloned())
         .collect()
 }
 
 /// Whether a term of a pod in `namespace` means another pod.
-fn fits(term: &PodAffinityTerm, namespace: &str, other: &Pod) -> bool {
+pub fn fits(term: &PodAffinityTerm, namespace: &str, other: &Pod, namespaces: &Namespaces) -> bool {
+    static NONE: BTreeMap<String, String> = BTreeMap::new();
     let theirs = other.metadata.namespace.as_deref().unwrap_or_default();
     let listed = term.namespaces.as_deref().unwrap_or_default();
-    let everywhere = term.namespace_selector.as_ref().is_some_and(|selector| {
-        selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
-            && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
-    });
+    let chosen = term.namespace_selector.as_ref().and_then(pods::selector);
+    let chosen = chosen.is_some_and(|selector| selector.matches(namespaces.get(theirs).unwrap_or(&NONE)));
     let same = listed.is_empty() && term.namespace_selector.is_none() && theirs == namespace;
-    let in_scope = everywhere || same || listed.iter().any(|name| name == theirs);
-    let selector: Option<Selector> = term.label_selector.as_ref().and_then(pods::selector);
-    in_scope && selector.is_some_and(|selector| pods::matches(&selector, other))
+    let in_scope = chosen || same || listed.iter().any(|name| name == theirs);
+    let selector: Option<Selector> = term
+        .label_selector
+        .as_ref()
+        .filter(|_| in_scope)
+        .and_then(pods::selector);
+    selector.is_some_and(|selector| pods::matches(&selector, other))
 }
 
 /// The labels of a node.

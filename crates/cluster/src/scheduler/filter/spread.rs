@@ -68,16 +68,24 @@ impl Spread {
 
 fn count<'a>(pod: &Pod, constraint: &TopologySpreadConstraint, nodes: impl Iterator<Item = &'a NodeInfo>) -> Counted {
     let selector = constraint.label_selector.as_ref().and_then(pods::selector);
+    let label = |pod: &Pod, key: &String| pod.metadata.labels.as_ref().and_then(|all| all.get(key).cloned());
+    // Keys of labels whose values the counted pods share with this one, as the hash of a roll-out.
+    let shared = constraint.match_label_keys.as_deref().unwrap_or_default();
+    let shared: Vec<&String> = shared.iter().filter(|key| label(pod, key).is_some()).collect();
     let matches = |other: &Pod| {
-        other.metadata.namespace == pod.metadata.namespace
+        shared.iter().all(|key| label(other, key) == label(pod, key))
+            && other.metadata.namespace == pod.metadata.namespace
             && other.metadata.deletion_timestamp.is_none()
             && selector.as_ref().is_some_and(|selector| pods::matches(selector, other))
     };
     let mut counts: BTreeMap<String, i64> = BTreeMap::new();
     for info in nodes {
         let Some(node) = &info.node else { continue };
-        // Nodes that the pod could never use do not count, as Kubernetes' default policy says.
-        if affinity::node(pod, node).is_some() {
+        // Nodes that the pod could never use do not count; those whose taints keep it away do, unless it says so.
+        let apart = constraint.node_affinity_policy.as_deref() != Some("Ignore") && affinity::node(pod, node).is_some();
+        let tainted =
+            constraint.node_taints_policy.as_deref() == Some("Honor") && super::untolerated(pod, node).is_some();
+        if apart || tainted {
             continue;
         }
         let Some(place) = labels(node).get(&constraint.topology_key) else {

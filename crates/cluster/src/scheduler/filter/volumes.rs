@@ -1,8 +1,10 @@
 //! Where a pod's volumes can be used. Pure.
 
 use super::Reason;
-use crate::controllers::volumes::matching;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
+use super::affinity::labels;
+use crate::controllers::volumes::{claim_ref, matching, protection};
+use crate::scheduler::ledger::NodeInfo;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use std::sync::Arc;
 
 /// What one claim of a pod asks of its node.
@@ -39,6 +41,7 @@ pub fn check(needs: &[Need], node: &Node) -> Option<Reason> {
         Need::Bound(volume) if !matching::reaches(volume, node) => {
             Some("node(s) didn't match PersistentVolume's node affinity")
         }
+        Need::Bound(volume) if !is_in_zone(volume, node) => Some("node(s) had no available volume zone"),
         Need::Open {
             claim,
             candidates,
@@ -49,4 +52,42 @@ pub fn check(needs: &[Need], node: &Node) -> Option<Reason> {
         Need::Bound(_) | Need::Open { .. } => None,
     });
     refusal.map(|text| Reason(text.to_string()))
+}
+
+/// Labels of volumes that say where they are, as older provisioners set them.
+const ZONES: &[&str] = &["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+/// Between the zones of a volume that is in several.
+const BETWEEN: &str = "__";
+
+fn is_in_zone(volume: &PersistentVolume, node: &Node) -> bool {
+    let said = volume.metadata.labels.iter().flatten();
+    said.filter(|(key, _)| ZONES.contains(&key.as_str()))
+        .all(|(key, zones)| {
+            let here = labels(node).get(key);
+            here.is_some_and(|here| zones.split(BETWEEN).any(|zone| zone == here))
+        })
+}
+
+/// Whether a volume that only one pod may use is used by another one.
+pub fn occupied<'a>(pod: &Pod, needs: &[Need], nodes: impl Iterator<Item = &'a NodeInfo>) -> Option<Reason> {
+    let alone = needs.iter().filter_map(|need| match need {
+        Need::Bound(volume) => {
+            let modes = volume.spec.as_ref()?.access_modes.as_ref()?;
+            let single = modes.iter().any(|mode| mode == "ReadWriteOncePod");
+            claim_ref(volume).filter(|_| single)?.name.clone()
+        }
+        Need::Open { .. } => None,
+    });
+    let alone: Vec<String> = alone.collect();
+    if alone.is_empty() {
+        return None;
+    }
+    let uses = |other: &Pod| {
+        other.metadata.namespace == pod.metadata.namespace
+            && other.metadata.uid != pod.metadata.uid
+            && protection::claims_of(other).any(|name| alone.contains(&name))
+    };
+    let mut others = nodes.flat_map(|info| info.pods.values());
+    let text = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+    others.any(|other| uses(other)).then(|| Reason(text.to_string()))
 }

@@ -57,7 +57,7 @@ async fn wanted(cluster: &HollowCluster) -> i64 {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_gets_the_pods_that_it_needs_and_no_more_than_the_most() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     app(&cluster, 2, "100m").await;
     autoscaler(&cluster, 3, json!({})).await;
     replicas_are(&cluster, 3).await;
@@ -75,7 +75,7 @@ async fn a_load_gets_the_pods_that_it_needs_and_no_more_than_the_most() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_near_enough_to_its_target_changes_nothing() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     app(&cluster, 4, "54m").await;
     autoscaler(&cluster, 10, json!({})).await;
     cluster.pass(minutes(10)).await;
@@ -84,7 +84,7 @@ async fn a_load_near_enough_to_its_target_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_falls_keeps_its_pods_until_the_window_has_passed() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     app(&cluster, 4, "50m").await;
     autoscaler(&cluster, 10, json!({})).await;
     until(&cluster, "horizontalpodautoscalers/web", minutes(2), |scaler| {
@@ -106,7 +106,7 @@ async fn without_a_window_pods_go_at_once_and_disabled_they_never_do() {
             4,
         ),
     ] {
-        let cluster = cluster().await;
+        let cluster = cluster_of(1).await;
         app(&cluster, 4, "1m").await;
         autoscaler(&cluster, 10, json!({"behavior": behaviour})).await;
         cluster.pass(minutes(2)).await;
@@ -116,7 +116,7 @@ async fn without_a_window_pods_go_at_once_and_disabled_they_never_do() {
 
 #[tokio::test(start_paused = true)]
 async fn policies_limit_how_many_pods_come_in_their_period() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     app(&cluster, 1, "400m").await;
     let slowly = json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}});
     autoscaler(&cluster, 10, json!({"behavior": slowly})).await;
@@ -138,7 +138,7 @@ async fn policies_limit_how_many_pods_come_in_their_period() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_go_down_by_the_policy_that_changes_least() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     app(&cluster, 10, "1m").await;
     let down = json!({"scaleDown": {"stabilizationWindowSeconds": 0, "selectPolicy": "Min", "policies": [
         {"type": "Pods", "value": 1, "periodSeconds": 60}, {"type": "Percent", "value": 50, "periodSeconds": 60}]}});
@@ -153,7 +153,7 @@ async fn pods_go_down_by_the_policy_that_changes_least() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_at_zero_is_left_alone() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     app(&cluster, 1, "400m").await;
     cluster
         .patch("deployments/web", json!({"spec": {"replicas": 0}}))
@@ -170,7 +170,7 @@ async fn a_deployment_at_zero_is_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_target_without_requests_says_what_is_missing() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let spec = json!({"replicas": 2, "selector": selector("web"), "template": template("web", json!({}))});
     let object = json!({"metadata": {"name": "web"}, "spec": spec});
     cluster.create("deployments", object).await.expect("a deployment");
@@ -186,7 +186,7 @@ async fn a_target_without_requests_says_what_is_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_autoscaler_without_its_target_says_so() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     autoscaler(&cluster, 10, json!({})).await;
     let scaler = until(&cluster, "horizontalpodautoscalers/web", minutes(2), |scaler| {
         condition(scaler, "AbleToScale", "False")

@@ -3,29 +3,6 @@
 use super::story::*;
 use serde_json::{Value, json};
 use std::time::Duration;
-use stead_test::hollow_cluster::HollowCluster;
-
-async fn deployment(cluster: &HollowCluster, replicas: i32, script: Value, extra: Value) {
-    let spec = merged(
-        json!({"replicas": replicas, "selector": selector("web"), "template": template("web", script)}),
-        extra,
-    );
-    let object = json!({"metadata": {"name": "web"}, "spec": spec});
-    cluster.create("deployments", object).await.expect("a deployment");
-}
-
-fn image(image: &str) -> Value {
-    json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
-}
-
-fn rolled_out(replicas: i64) -> impl FnMut(&Value) -> bool {
-    move |deployment| {
-        let status = &deployment["status"];
-        let all = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
-        all.iter().all(|field| status[*field] == replicas)
-            && status["observedGeneration"] == deployment["metadata"]["generation"]
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_rolls_out_scales_and_heals() {

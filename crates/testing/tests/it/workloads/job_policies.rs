@@ -39,21 +39,14 @@ async fn over(cluster: &HollowCluster, how: &str) -> Value {
     until(cluster, "jobs/work", minutes(120), |job| condition(job, how, "True")).await
 }
 
-async fn evict(cluster: &HollowCluster, pod: &Value) {
-    let pod = name(pod);
-    let path = format!("/api/v1/namespaces/default/pods/{pod}/eviction");
-    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
-    cluster.request("POST", &path, eviction).await.expect("an eviction");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_disruption_may_be_ignored() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let rule = json!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
     let policy = json!({"podFailurePolicy": {"rules": [rule]}, "backoffLimit": 0});
     job(&cluster, endless(), policy).await;
     let first = running(&cluster, 1).await;
-    evict(&cluster, &first[0]).await;
+    evict(&cluster, &name(&first[0])).await.expect("an eviction");
     until(&cluster, "jobs/work", minutes(2), |job| job["status"]["active"] == 1).await;
     let second = running(&cluster, 1).await;
     assert_ne!(name(&first[0]), name(&second[0]));
@@ -67,7 +60,7 @@ async fn a_disruption_may_be_ignored() {
 
 #[tokio::test(start_paused = true)]
 async fn an_index_may_fail_for_good_while_others_go_on() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let rule = json!({"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [1]}});
     let spec = json!({"completions": 2, "parallelism": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 5,
         "podFailurePolicy": {"rules": [rule]}});
@@ -79,7 +72,7 @@ async fn an_index_may_fail_for_good_while_others_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn too_many_failed_indexes_end_a_job() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let spec = json!({"completions": 10, "parallelism": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 0,
         "maxFailedIndexes": 2});
     job(&cluster, fails(), spec).await;
@@ -89,7 +82,7 @@ async fn too_many_failed_indexes_end_a_job() {
 
 #[tokio::test(start_paused = true)]
 async fn some_successes_may_be_enough() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let spec = json!({"completions": 5, "parallelism": 1, "completionMode": "Indexed",
         "successPolicy": {"rules": [{"succeededIndexes": "1-2", "succeededCount": 1}]}});
     job(&cluster, work(json!({"exit-after": "5s"})), spec).await;
@@ -100,7 +93,7 @@ async fn some_successes_may_be_enough() {
 
 #[tokio::test(start_paused = true)]
 async fn tries_come_at_longer_and_longer_intervals() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, fails(), json!({"backoffLimit": 3})).await;
     over(&cluster, "Failed").await;
     let mut starts: Vec<jiff::Timestamp> = cluster
@@ -123,7 +116,7 @@ async fn tries_come_at_longer_and_longer_intervals() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_of_work_is_done_when_one_pod_says_so() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, work(json!({"exit-after": "30s"})), json!({"parallelism": 3})).await;
     running(&cluster, 3).await;
     let job = over(&cluster, "Complete").await;
@@ -133,7 +126,7 @@ async fn a_queue_of_work_is_done_when_one_pod_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn parallelism_may_change_while_a_job_runs() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, endless(), json!({"completions": 6, "parallelism": 2})).await;
     running(&cluster, 2).await;
     for count in [5, 1, 0] {
@@ -145,7 +138,7 @@ async fn parallelism_may_change_while_a_job_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_suspended_ends_its_pods_and_forgets_its_start() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, endless(), json!({})).await;
     running(&cluster, 1).await;
     cluster
@@ -162,7 +155,7 @@ async fn a_job_that_is_suspended_ends_its_pods_and_forgets_its_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replacement_may_have_to_wait_for_the_end_of_the_old_pod() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, endless(), json!({"podReplacementPolicy": "Failed"})).await;
     let first = running(&cluster, 1).await;
     let pod = format!("pods/{}", name(&first[0]));
@@ -178,7 +171,7 @@ async fn a_replacement_may_have_to_wait_for_the_end_of_the_old_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_of_somebody_else_is_left_to_them() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, endless(), json!({"managedBy": "example.com/other"})).await;
     cluster.pass(minutes(5)).await;
     assert!(pods(&cluster, "work").await.is_empty());
@@ -186,7 +179,7 @@ async fn a_job_of_somebody_else_is_left_to_them() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_restart_in_place_count_towards_the_limit() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let mut again = fails();
     again["spec"]["restartPolicy"] = json!("OnFailure");
     job(&cluster, again, json!({"backoffLimit": 2})).await;
@@ -204,14 +197,14 @@ async fn cron(cluster: &HollowCluster, extra: Value) {
     cluster.create("cronjobs", object).await.expect("a cron job");
 }
 
-async fn count(cluster: &HollowCluster) -> usize {
+async fn jobs_now(cluster: &HollowCluster) -> usize {
     cluster.list("jobs").await.expect("jobs").len()
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_missed_run_is_made_up_for_unless_its_deadline_is_over() {
     for (deadline, expected) in [(Value::Null, 1), (json!(600), 1), (json!(60), 0)] {
-        let cluster = cluster().await;
+        let cluster = cluster_of(1).await;
         cron(&cluster, json!({"suspend": true, "startingDeadlineSeconds": deadline})).await;
         // Three runs are missed; the last of them five minutes ago.
         cluster.pass(minutes(35)).await;
@@ -220,26 +213,26 @@ async fn the_last_missed_run_is_made_up_for_unless_its_deadline_is_over() {
             .await
             .expect("a resume");
         cluster.pass(minutes(1)).await;
-        assert_eq!(count(&cluster).await, expected, "{deadline}");
+        assert_eq!(jobs_now(&cluster).await, expected, "{deadline}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_history_of_nothing_keeps_nothing() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     cron(&cluster, json!({"successfulJobsHistoryLimit": 0})).await;
     cluster.pass(minutes(32)).await;
-    assert_eq!(count(&cluster).await, 0);
+    assert_eq!(jobs_now(&cluster).await, 0);
     let tick = cluster.get("cronjobs/tick").await.expect("it");
     assert_eq!(tick["status"]["lastScheduleTime"], "2026-01-01T00:30:00Z");
 }
 
 #[tokio::test(start_paused = true)]
 async fn jobs_go_with_their_cron_job() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     cron(&cluster, json!({})).await;
     cluster.pass(minutes(12)).await;
-    assert_eq!(count(&cluster).await, 1);
+    assert_eq!(jobs_now(&cluster).await, 1);
     cluster.delete("cronjobs/tick", "Background").await.expect("a deletion");
     until(&cluster, "jobs", minutes(1), |list| {
         list["items"].as_array().is_some_and(Vec::is_empty)
@@ -249,7 +242,7 @@ async fn jobs_go_with_their_cron_job() {
 
 #[tokio::test(start_paused = true)]
 async fn nonsense_in_a_schedule_is_refused() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let template = work(json!({}));
     for (schedule, zone) in [
         ("61 * * * *", json!(null)),

@@ -28,7 +28,7 @@ async fn failed(cluster: &HollowCluster) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_runs_as_many_at_once_as_it_may_until_all_are_done() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, work("0"), json!({"completions": 5, "parallelism": 2})).await;
     let mut most = 0;
     let done = until(&cluster, "jobs/work", minutes(5), |job| {
@@ -45,7 +45,7 @@ async fn a_job_runs_as_many_at_once_as_it_may_until_all_are_done() {
 
 #[tokio::test(start_paused = true)]
 async fn an_indexed_job_has_one_pod_for_each_index() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let indexed = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"});
     job(&cluster, work("0"), indexed).await;
     let done = complete(&cluster).await;
@@ -61,7 +61,7 @@ async fn an_indexed_job_has_one_pod_for_each_index() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_gives_up_after_its_backoff_limit() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, work("1"), json!({"backoffLimit": 2})).await;
     let over = failed(&cluster).await;
     assert_eq!(reason(&over, "Failed"), "BackoffLimitExceeded");
@@ -70,7 +70,7 @@ async fn a_job_gives_up_after_its_backoff_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn each_index_has_a_limit_of_its_own() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let indexed = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
     job(&cluster, work("1"), indexed).await;
     let over = failed(&cluster).await;
@@ -80,7 +80,7 @@ async fn each_index_has_a_limit_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_a_job() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let mut endless = work("0");
     endless["metadata"]["annotations"] = json!({});
     job(&cluster, endless, json!({"activeDeadlineSeconds": 90})).await;
@@ -94,7 +94,7 @@ async fn a_deadline_ends_a_job() {
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_judges_failures_by_their_code() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let on = |operator: &str, code: i32, action: &str| {
         json!({"podFailurePolicy": {"rules": [
         {"action": action, "onExitCodes": {"operator": operator, "values": [code]}}]}, "backoffLimit": 6})
@@ -107,7 +107,7 @@ async fn a_policy_judges_failures_by_their_code() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_is_forgotten_after_its_time() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, work("0"), json!({"ttlSecondsAfterFinished": 120})).await;
     complete(&cluster).await;
     cluster.pass(Duration::from_secs(60)).await;
@@ -121,7 +121,7 @@ async fn a_finished_job_is_forgotten_after_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_job_waits_and_goes_on() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     job(&cluster, work("0"), json!({"suspend": true})).await;
     until(&cluster, "jobs/work", SOON, |job| condition(job, "Suspended", "True")).await;
     cluster.pass(minutes(5)).await;
@@ -151,7 +151,7 @@ async fn jobs(cluster: &HollowCluster) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn a_cron_job_runs_on_the_minute_and_keeps_the_last_few() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     cron(&cluster, "*/2 * * * *", "5s", json!({})).await;
     cluster.pass(minutes(1)).await;
     assert!(jobs(&cluster).await.is_empty());
@@ -168,7 +168,7 @@ async fn a_cron_job_runs_on_the_minute_and_keeps_the_last_few() {
 #[tokio::test(start_paused = true)]
 async fn runs_that_overlap_are_allowed_forbidden_or_replaced() {
     for (policy, active) in [("Allow", 3), ("Forbid", 1), ("Replace", 1)] {
-        let cluster = cluster().await;
+        let cluster = cluster_of(1).await;
         let extra = json!({"concurrencyPolicy": policy});
         cron(&cluster, "* * * * *", "1h", extra).await;
         cluster.pass(Duration::from_secs(200)).await;
@@ -185,7 +185,7 @@ async fn runs_that_overlap_are_allowed_forbidden_or_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_schedule_follows_its_time_zone() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     // The story begins at midnight UTC: nine o'clock in Tokyo.
     cron(&cluster, "30 9 * * *", "5s", json!({"timeZone": "Asia/Tokyo"})).await;
     cluster.pass(minutes(29)).await;
@@ -196,7 +196,7 @@ async fn a_schedule_follows_its_time_zone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_cron_job_does_not_run() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     cron(&cluster, "* * * * *", "5s", json!({"suspend": true})).await;
     cluster.pass(minutes(5)).await;
     assert!(jobs(&cluster).await.is_empty());

@@ -15,12 +15,6 @@ async fn bare_pod(cluster: &HollowCluster, name: &str, app: &str, script: Value)
     .await;
 }
 
-async fn replica_set(cluster: &HollowCluster, replicas: i32) {
-    let spec = json!({"replicas": replicas, "selector": selector("web"), "template": template("web", json!({}))});
-    let object = json!({"metadata": {"name": "web"}, "spec": spec});
-    cluster.create("replicasets", object).await.expect("a set");
-}
-
 fn ready(count: i64) -> impl FnMut(&Value) -> bool {
     move |set| set["status"]["readyReplicas"] == count && set["status"]["replicas"] == count
 }
@@ -35,7 +29,7 @@ fn owner(object: &Value) -> &str {
 async fn a_set_adopts_pods_that_fit_and_releases_those_that_no_longer_do() {
     let cluster = cluster().await;
     bare_pod(&cluster, "stray", "web", json!({})).await;
-    replica_set(&cluster, 2).await;
+    replica_set(&cluster, 2, json!({})).await;
     until(&cluster, "replicasets/web", SOON, ready(2)).await;
     let stray = cluster.get("pods/stray").await.expect("it stays");
     assert_eq!(owner(&stray), "web");
@@ -57,7 +51,7 @@ async fn of_too_many_pods_those_that_are_not_ready_go_first() {
     for name in ["well-1", "well-2"] {
         bare_pod(&cluster, name, "web", json!({})).await;
     }
-    replica_set(&cluster, 2).await;
+    replica_set(&cluster, 2, json!({})).await;
     gone(&cluster, "pods/lame", SOON).await;
     assert_eq!(names(&pods(&cluster, "web").await), ["well-1", "well-2"]);
 }
@@ -70,7 +64,7 @@ async fn a_cost_decides_who_goes() {
         let patch = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}});
         cluster.patch(&format!("pods/{name}"), patch).await.expect("a cost");
     }
-    replica_set(&cluster, 2).await;
+    replica_set(&cluster, 2, json!({})).await;
     gone(&cluster, "pods/cheap", SOON).await;
     assert_eq!(names(&pods(&cluster, "web").await), ["dear", "plain"]);
 }
@@ -103,7 +97,7 @@ async fn a_quota_that_refuses_pods_is_told_in_the_sets_status() {
         quota["status"]["hard"].is_object()
     })
     .await;
-    replica_set(&cluster, 1).await;
+    replica_set(&cluster, 1, json!({})).await;
     let set = until(&cluster, "replicasets/web", SOON, |set| {
         condition(set, "ReplicaFailure", "True")
     })
@@ -267,7 +261,7 @@ async fn of_two_owners_the_last_one_counts() {
 #[tokio::test(start_paused = true)]
 async fn a_budget_in_percent_is_rounded_up_and_follows_the_scale() {
     let cluster = cluster().await;
-    replica_set(&cluster, 3).await;
+    replica_set(&cluster, 3, json!({})).await;
     let budget = json!({"metadata": {"name": "web"}, "spec": {"maxUnavailable": "50%", "selector": selector("web")}});
     cluster.create("poddisruptionbudgets", budget).await.expect("a budget");
     let allows = async |count: i64, healthy: i64| {

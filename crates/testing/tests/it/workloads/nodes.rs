@@ -15,11 +15,6 @@ async fn web(cluster: &HollowCluster, replicas: i32) {
     .await;
 }
 
-async fn set_power(cluster: &HollowCluster, node: &str, power: Value) {
-    let patch = json!({"metadata": {"annotations": {"stead.dev/power": power}}});
-    cluster.patch(&format!("nodes/{node}"), patch).await.expect("a fault");
-}
-
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_lost_node_move_after_their_patience() {
     let cluster = cluster().await;

@@ -14,10 +14,6 @@ async fn set(cluster: &HollowCluster, replicas: i32, script: Value, extra: Value
     cluster.create("statefulsets", object).await.expect("a set");
 }
 
-fn image(image: &str) -> Value {
-    json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
-}
-
 fn ready(count: i64) -> impl FnMut(&Value) -> bool {
     move |set| {
         set["status"]["readyReplicas"] == count
@@ -28,18 +24,6 @@ fn ready(count: i64) -> impl FnMut(&Value) -> bool {
 
 fn updated(count: i64) -> impl FnMut(&Value) -> bool {
     move |set| ready(count)(set) && set["status"]["currentRevision"] == set["status"]["updateRevision"]
-}
-
-async fn images(cluster: &HollowCluster, app: &str) -> Vec<String> {
-    let mut pods = pods(cluster, app).await;
-    pods.sort_by_key(name);
-    let image = |pod: &Value| {
-        pod["spec"]["containers"][0]["image"]
-            .as_str()
-            .unwrap_or_default()
-            .to_string()
-    };
-    pods.iter().map(image).collect()
 }
 
 #[tokio::test(start_paused = true)]

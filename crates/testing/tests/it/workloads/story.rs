@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use stead_test::hollow_cluster::HollowCluster;
+use stead_test::hollow_cluster::{HollowCluster, Refused};
 use stead_test::wait;
 
 /// Longer than anything takes that shall happen at once.
@@ -120,4 +120,162 @@ pub fn reason<'a>(object: &'a Value, type_: &str) -> &'a str {
     let conditions = object["status"]["conditions"].as_array();
     let found = conditions.into_iter().flatten().find(|one| one["type"] == type_);
     found.and_then(|one| one["reason"].as_str()).unwrap_or_default()
+}
+
+/// A condition, or nothing.
+pub fn told<'a>(object: &'a Value, type_: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut found = conditions.into_iter().flatten();
+    found.find(|one| one["type"] == type_).unwrap_or(&Value::Null)
+}
+
+/// Creates an object of this name with this spec.
+pub async fn make(cluster: &HollowCluster, plural: &str, name: &str, spec: Value) -> Value {
+    let object = json!({"metadata": {"name": name}, "spec": spec});
+    cluster.create(plural, object).await.expect("it is well-formed")
+}
+
+/// Changes an object.
+pub async fn change(cluster: &HollowCluster, what: &str, patch: Value) -> Value {
+    cluster.patch(what, patch).await.expect("it may be changed")
+}
+
+/// Deletes an object, and what it owns after it.
+pub async fn remove(cluster: &HollowCluster, what: &str) {
+    cluster.delete(what, "Background").await.expect("it is there");
+}
+
+/// Sets the number of pods of a workload.
+pub async fn scale(cluster: &HollowCluster, what: &str, replicas: i64) {
+    change(cluster, what, json!({"spec": {"replicas": replicas}})).await;
+}
+
+/// A pod of an app that follows a script, with further fields in its spec.
+pub async fn pod(cluster: &HollowCluster, name: &str, app: &str, script: Value, spec: Value) -> Value {
+    let mut pod = template(app, script);
+    pod["metadata"]["name"] = json!(name);
+    pod["spec"] = merged(pod["spec"].take(), spec);
+    cluster.create("pods", pod).await.expect("a pod")
+}
+
+/// Waits until a pod runs, and gives it.
+pub async fn runs(cluster: &HollowCluster, name: &str) -> Value {
+    until(cluster, &format!("pods/{name}"), minutes(1), |pod| {
+        pod["status"]["phase"] == "Running"
+    })
+    .await
+}
+
+/// Waits until a list has so many items, and gives them.
+pub async fn count(cluster: &HollowCluster, what: &str, wanted: usize) -> Vec<Value> {
+    let list = until(cluster, what, minutes(2), |list| items(list).len() == wanted).await;
+    items(&list).to_vec()
+}
+
+/// The items of a list.
+pub fn items(list: &Value) -> &[Value] {
+    list["items"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Looks at an object for some time, in all of which it has to stay as it is.
+pub async fn stays(cluster: &HollowCluster, what: &str, time: Duration, mut is: impl FnMut(&Value) -> bool) {
+    for _ in 0..20 {
+        let value = cluster.get(what).await.expect("it is there");
+        assert!(is(&value), "{what} has changed: {value}");
+        cluster.pass(time / 20).await;
+    }
+}
+
+/// What a change of the image of a template looks like.
+pub fn image(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
+}
+
+/// The same, with another script for the pods.
+pub fn image_with(name: &str, script: Value) -> Value {
+    let mut change = image(name);
+    for (key, value) in script.as_object().into_iter().flatten() {
+        change["spec"]["template"]["metadata"]["annotations"][format!("hollow.stead.dev/{key}")] = value.clone();
+    }
+    change
+}
+
+/// The images of an app's pods, by the pods' names.
+pub async fn images(cluster: &HollowCluster, app: &str) -> Vec<String> {
+    let mut pods = pods(cluster, app).await;
+    pods.sort_by_key(name);
+    let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().map(str::to_string);
+    pods.iter().filter_map(image).collect()
+}
+
+/// A Deployment called `web`.
+pub async fn deployment(cluster: &HollowCluster, replicas: i32, script: Value, extra: Value) {
+    let spec = json!({"replicas": replicas, "selector": selector("web"), "template": template("web", script)});
+    make(cluster, "deployments", "web", merged(spec, extra)).await;
+}
+
+/// Whether all pods of a Deployment are new and available.
+pub fn rolled_out(replicas: i64) -> impl FnMut(&Value) -> bool {
+    move |deployment| {
+        let status = &deployment["status"];
+        let all = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+        all.iter().all(|field| status[*field] == replicas)
+            && status["observedGeneration"] == deployment["metadata"]["generation"]
+    }
+}
+
+/// A ReplicaSet called `web`.
+pub async fn replica_set(cluster: &HollowCluster, replicas: i32, script: Value) {
+    let spec = json!({"replicas": replicas, "selector": selector("web"), "template": template("web", script)});
+    make(cluster, "replicasets", "web", spec).await;
+}
+
+/// Whether a set has so many pods, all of them ready.
+pub fn all_ready(count: i64) -> impl FnMut(&Value) -> bool {
+    move |set| {
+        set["status"]["readyReplicas"] == count
+            && set["status"]["replicas"] == count
+            && set["status"]["observedGeneration"] == set["metadata"]["generation"]
+    }
+}
+
+/// Asks for the eviction of a pod.
+pub async fn evict(cluster: &HollowCluster, name: &str) -> Result<Value, Refused> {
+    let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+    cluster.request("POST", &path, eviction).await
+}
+
+/// Waits for an event with this reason, and gives its words.
+pub async fn event(cluster: &HollowCluster, reason: &str) -> String {
+    let list = until(cluster, "events", minutes(2), |list| {
+        items(list).iter().any(|event| event["reason"] == reason)
+    })
+    .await;
+    let found = items(&list).iter().find(|event| event["reason"] == reason);
+    let note = found.map(|event| &event["note"]);
+    note.and_then(Value::as_str).unwrap_or_default().to_string()
+}
+
+/// Stops a node, cuts it off, or brings it back.
+pub async fn set_power(cluster: &HollowCluster, node: &str, power: Value) {
+    let patch = json!({"metadata": {"annotations": {"stead.dev/power": power}}});
+    change(cluster, &format!("nodes/{node}"), patch).await;
+}
+
+/// A template whose pods are ready when somebody has opened their gate.
+pub fn gated_template(app: &str) -> Value {
+    let mut gated = template(app, json!({}));
+    gated["spec"]["readinessGates"] = json!([{"conditionType": "example.com/open"}]);
+    gated
+}
+
+/// Opens or shuts the gate of a pod.
+pub async fn open_gate(cluster: &HollowCluster, name: &str, status: &str) {
+    let pod = cluster.get(&format!("pods/{name}")).await.expect("a pod");
+    let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|one| one["type"] != "example.com/open");
+    conditions.push(json!({"type": "example.com/open", "status": status}));
+    let patch = json!({"status": {"conditions": conditions}});
+    change(cluster, &format!("pods/{name}/status"), patch).await;
 }

@@ -36,7 +36,7 @@ async fn user(cluster: &HollowCluster, name: &str, claim: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_gets_a_directory_that_goes_with_it() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     until(&cluster, "storageclasses/standard", SOON, |_| true).await;
     claim(&cluster, "data", json!({})).await;
     let bound = until(&cluster, "persistentvolumeclaims/data", SOON, phase("Bound")).await;
@@ -56,7 +56,7 @@ async fn a_claim_gets_a_directory_that_goes_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_in_use_stays_until_its_pod_is_gone() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     claim(&cluster, "data", json!({})).await;
     user(&cluster, "user", "data").await;
     until(&cluster, "pods/user", SOON, phase("Running")).await;
@@ -73,7 +73,7 @@ async fn a_claim_that_is_in_use_stays_until_its_pod_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_grows() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     claim(&cluster, "data", json!({})).await;
     until(&cluster, "persistentvolumeclaims/data", SOON, phase("Bound")).await;
     let more = json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}});
@@ -95,7 +95,7 @@ async fn a_claim_grows() {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_made_by_hand_is_bound_retained_and_not_given_twice() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     volume(
         &cluster,
         "disk",
@@ -129,7 +129,7 @@ async fn a_volume_made_by_hand_is_bound_retained_and_not_given_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_volume_is_gone_says_that_it_is_lost() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     volume(&cluster, "disk", json!({"storageClassName": ""})).await;
     claim(&cluster, "data", json!({"storageClassName": ""})).await;
     until(&cluster, "persistentvolumeclaims/data", SOON, phase("Bound")).await;
@@ -145,7 +145,7 @@ async fn a_claim_whose_volume_is_gone_says_that_it_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_grows_only_where_its_class_lets_it_and_never_shrinks() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     let class = json!({"metadata": {"name": "rigid"}, "provisioner": "stead.dev/local-directory",
         "allowVolumeExpansion": false});
     cluster.create("storageclasses", class).await.expect("a class");
@@ -175,7 +175,7 @@ async fn a_claim_grows_only_where_its_class_lets_it_and_never_shrinks() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_a_class_that_nobody_serves_waits() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(1).await;
     claim(&cluster, "data", json!({"storageClassName": "elsewhere"})).await;
     cluster.pass(minutes(2)).await;
     let waiting = cluster.get("persistentvolumeclaims/data").await.expect("it");
