@@ -154,10 +154,12 @@ fn follow_address(service: &mut Value, old: &Value) {
     let named = wanted.as_str().is_some_and(|address| !address.is_empty());
     let spec = object::map_mut(service, "spec");
     let same = spec.get("clusterIPs") == old["spec"].get("clusterIPs");
-    if named && same && wanted != old["spec"]["clusterIP"] {
-        if let Some(first) = spec.get_mut("clusterIPs").and_then(|all| all.get_mut(0)) {
-            *first = wanted;
-        }
+    if named
+        && same
+        && wanted != old["spec"]["clusterIP"]
+        && let Some(first) = spec.get_mut("clusterIPs").and_then(|all| all.get_mut(0))
+    {
+        *first = wanted;
     }
 }
 

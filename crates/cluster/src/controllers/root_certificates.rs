@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::core::ObjectMeta;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use stead::{Context, Controller, Error, Key, Manager, Outcome, Reconciler, Rule, Source, Store, Watch};
 
 const NAME: &str = "kube-root-ca.crt";
@@ -46,7 +47,7 @@ impl Reconciler for RootCertificates {
         if namespace.metadata.deletion_timestamp.is_some() {
             return Ok(Outcome::Settled);
         }
-        let data = [("ca.crt".to_string(), self.pem.clone())].into();
+        let data = BTreeMap::from([("ca.crt".to_string(), self.pem.clone())]);
         match self.maps.named(Some(key.name()), NAME) {
             None => {
                 let note = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
@@ -65,10 +66,14 @@ impl Reconciler for RootCertificates {
                 super::created(context.writer().create(&map).await)?;
             }
             Some(map) if map.data.as_ref() != Some(&data) => {
-                context
-                    .writer()
-                    .patch(&*map, json!({"data": data, "binaryData": null}))
-                    .await?;
+                let mut patch = json!({"data": data, "binaryData": null});
+                // What somebody added goes too: who reads the map may read all of it.
+                for name in map.data.iter().flatten().map(|(name, _)| name) {
+                    if !data.contains_key(name) {
+                        patch["data"][name] = Value::Null;
+                    }
+                }
+                context.writer().patch(&*map, patch).await?;
             }
             Some(_) => {}
         }

@@ -54,7 +54,7 @@ async fn of_several_metrics_the_one_that_wants_most_counts() {
     let cluster = app(2, "50m", "90Mi").await;
     scaler(
         &cluster,
-        json!({"metrics": [resource("cpu", share(50)), resource("memory", share(30))]}),
+        json!({"maxReplicas": 6, "metrics": [resource("cpu", share(50)), resource("memory", share(30))]}),
     )
     .await;
     grows_to(&cluster, 6).await;
@@ -209,7 +209,11 @@ async fn of_several_policies_the_one_that_changes_most_counts_unless_said_otherw
 async fn a_tolerance_of_its_own_makes_a_scaler_more_or_less_patient() {
     for (tolerance, expected) in [("0.5", 4), ("0.01", 5)] {
         let cluster = app(4, "60m", "10Mi").await;
-        scaler(&cluster, json!({"behavior": {"scaleUp": {"tolerance": tolerance}}})).await;
+        scaler(
+            &cluster,
+            json!({"maxReplicas": 5, "behavior": {"scaleUp": {"tolerance": tolerance}}}),
+        )
+        .await;
         until(&cluster, SCALER, minutes(1), |one| {
             condition(one, "ScalingActive", "True")
         })

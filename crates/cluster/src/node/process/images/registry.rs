@@ -193,7 +193,8 @@ impl Session<'_> {
     async fn get(&mut self, what: &str, accept: &str) -> Result<Answer, PullError> {
         let place = self.name.url(what)?;
         let mut answer = follow(&place, accept, self.authorization.as_deref()).await?;
-        if answer.status() == StatusCode::UNAUTHORIZED && self.authorization.is_none() {
+        // Also for who has shown something: tokens live for minutes, and a large image takes longer.
+        if answer.status() == StatusCode::UNAUTHORIZED {
             let asked = answer
                 .headers()
                 .get(WWW_AUTHENTICATE)

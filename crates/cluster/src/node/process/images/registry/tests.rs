@@ -16,6 +16,10 @@ struct Shelf {
     things: BTreeMap<String, Vec<u8>>,
     /// The password that it wants, as a token.
     secret: Option<String>,
+    /// For how many requests each token is good, if not for all.
+    lasts: Option<usize>,
+    /// Tokens given, and requests answered for the last of them.
+    tokens: (usize, usize),
     /// What it was asked.
     asked: Vec<String>,
 }
@@ -86,22 +90,25 @@ fn answer(mut stream: std::net::TcpStream, host: &str, shelf: &Mutex<Shelf>) {
     let mut shelf = shelf.lock().unwrap();
     shelf.asked.push(path.clone());
     let (plain, _) = path.split_once('?').unwrap_or((&path, ""));
-    let token = shelf.secret.as_ref().map(|_| "Bearer t0ken".to_owned());
+    let (given, used) = shelf.tokens;
+    let expired = shelf.lasts.is_some_and(|lasts| used >= lasts);
+    let token = shelf.secret.as_ref().map(|_| format!("Bearer t0ken{given}"));
     let moved = format!("/moved{plain}");
     let (status, extra, body) = if plain == "/token" {
         match shown == shelf.secret {
-            true => (
-                "200 OK",
-                String::new(),
-                json!({"token": "t0ken"}).to_string().into_bytes(),
-            ),
+            true => {
+                shelf.tokens = (given + 1, 0);
+                let token = json!({"token": format!("t0ken{}", given + 1)});
+                ("200 OK", String::new(), token.to_string().into_bytes())
+            }
             false => ("403 Forbidden", String::new(), Vec::new()),
         }
-    } else if token.is_some() && shown != token {
+    } else if token.is_some() && (shown != token || expired) {
         let asks = format!("Bearer realm=\"http://{host}/token\",service=\"test\",scope=\"repository:x:pull\"");
         ("401 Unauthorized", format!("WWW-Authenticate: {asks}\r\n"), Vec::new())
-    } else if let Some(bytes) = shelf.things.get(plain) {
-        ("200 OK", String::new(), bytes.clone())
+    } else if let Some(bytes) = shelf.things.get(plain).cloned() {
+        shelf.tokens.1 += 1;
+        ("200 OK", String::new(), bytes)
     } else if shelf.things.contains_key(&moved) {
         ("307 Temporary Redirect", format!("Location: {moved}\r\n"), Vec::new())
     } else {
@@ -191,17 +198,12 @@ async fn a_layer_may_be_elsewhere_and_an_image_may_be_named_by_its_digest() {
     assert!(images.find(&name).is_some());
 }
 
-#[tokio::test]
-async fn a_private_registry_is_shown_the_pods_secret_and_nothing_else() {
+/// A registry that wants a password, and keys that have it.
+fn private() -> (TestRegistry, Keys) {
     let registry = TestRegistry::start();
     registry.image("team/app", "1", &layer());
     // user:password
     registry.shelf.lock().unwrap().secret = Some("Basic dXNlcjpwYXNzd29yZA==".to_owned());
-    let place = tempfile::tempdir().unwrap();
-    let images = Store::new(place.path().join("images"));
-    let name = format!("{}/team/app:1", registry.host);
-    let error = images.pull(&name, &Keys::default()).await.unwrap_err();
-    assert!(error.to_string().contains("403 Forbidden for a token"), "{error}");
     let auths = json!({"auths": {&registry.host: {"username": "user", "password": "password"}}}).to_string();
     let secret: Secret = serde_json::from_value(json!({
         "data": {".dockerconfigjson": base64::Engine::encode(&base64::engine::general_purpose::STANDARD, auths)},
@@ -209,6 +211,39 @@ async fn a_private_registry_is_shown_the_pods_secret_and_nothing_else() {
     .unwrap();
     let mut keys = Keys::default();
     keys.add(&secret);
+    (registry, keys)
+}
+
+#[tokio::test]
+async fn a_token_that_expires_in_the_middle_of_a_pull_is_asked_for_again() {
+    let (registry, keys) = private();
+    registry.shelf.lock().unwrap().lasts = Some(1);
+    let place = tempfile::tempdir().unwrap();
+    let images = Store::new(place.path().join("images"));
+    let name = format!("{}/team/app:1", registry.host);
+    images.pull(&name, &keys).await.unwrap();
+    assert!(images.find(&name).is_some());
+    assert_eq!(registry.shelf.lock().unwrap().tokens.0, 4, "one for each request");
+    registry.shelf.lock().unwrap().lasts = Some(0);
+    let other = tempfile::tempdir().unwrap();
+    let refused = Store::new(other.path().join("images"))
+        .pull(&name, &keys)
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("401 Unauthorized"),
+        "and not for ever: {refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_private_registry_is_shown_the_pods_secret_and_nothing_else() {
+    let (registry, keys) = private();
+    let place = tempfile::tempdir().unwrap();
+    let images = Store::new(place.path().join("images"));
+    let name = format!("{}/team/app:1", registry.host);
+    let error = images.pull(&name, &Keys::default()).await.unwrap_err();
+    assert!(error.to_string().contains("403 Forbidden for a token"), "{error}");
     assert!(!format!("{keys:?}").contains("dXNl"), "{keys:?}");
     images.pull(&name, &keys).await.unwrap();
     assert!(images.find(&name).is_some());
