@@ -23,7 +23,7 @@ use stead::{Scope, Trigger, Watch};
 /// The key that stands for looking at which kinds there are. All other keys are UIDs.
 const DISCOVERY: &str = "discovery";
 /// New kinds are found at the latest after this long; a changed definition wakes it at once.
-const DISCOVERY_PAUSE: Duration = Duration::from_secs(30);
+const DISCOVERY_PAUSE: Duration = Duration::from_secs(120);
 /// A definition is served a moment after it is written.
 const DISCOVERY_SOON: Duration = Duration::from_secs(1);
 const FOREGROUND: &str = "foregroundDeletion";

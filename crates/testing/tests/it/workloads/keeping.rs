@@ -280,7 +280,7 @@ async fn a_budget_in_percent_is_rounded_up_and_follows_the_scale() {
 
 #[tokio::test(start_paused = true)]
 async fn small_things_that_every_namespace_has_come_back() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(0).await;
     for what in ["serviceaccounts/default", "configmaps/kube-root-ca.crt"] {
         let before = until(&cluster, what, SOON, |_| true).await;
         cluster.delete(what, "Background").await.expect("a deletion");
@@ -293,7 +293,7 @@ async fn small_things_that_every_namespace_has_come_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_role_gathers_the_rules_of_others() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(0).await;
     let rules = json!([{"apiGroups": ["x"], "resources": ["ys"], "verbs": ["get"]}]);
     let sum = json!({"metadata": {"name": "sum"}, "aggregationRule": {"clusterRoleSelectors": [
         {"matchLabels": {"to": "sum"}}]}, "rules": []});
@@ -313,7 +313,7 @@ async fn a_role_gathers_the_rules_of_others() {
 
 #[tokio::test(start_paused = true)]
 async fn events_are_forgotten_after_an_hour() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(0).await;
     let event = json!({"metadata": {"name": "once"}, "eventTime": "2026-01-01T00:00:00.000000Z", "action": "Testing",
         "reason": "Tested", "type": "Normal", "reportingController": "test", "reportingInstance": "one",
         "regarding": {"kind": "Pod", "name": "x", "namespace": "default"}});
@@ -326,7 +326,7 @@ async fn events_are_forgotten_after_an_hour() {
 
 #[tokio::test(start_paused = true)]
 async fn an_account_has_tokens_for_as_long_as_it_lives() {
-    let cluster = cluster().await;
+    let cluster = cluster_of(0).await;
     let secret = json!({"metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": "robot"}},
         "type": "kubernetes.io/service-account-token"});
     let account = json!({"metadata": {"name": "robot"}});

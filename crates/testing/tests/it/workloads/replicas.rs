@@ -13,7 +13,12 @@ async fn running(cluster: &HollowCluster, name: &str, script: Value, spec: Value
 /// Which of the pods that are there stay when a set of this size takes them over.
 async fn survivors(cluster: &HollowCluster, size: i32) -> Vec<String> {
     replica_set(cluster, size, json!({})).await;
-    count(cluster, "pods?labelSelector=app=web", usize::try_from(size).unwrap()).await;
+    count(
+        cluster,
+        "pods?labelSelector=app=web",
+        usize::try_from(size).expect("a small number"),
+    )
+    .await;
     names(&pods(cluster, "web").await)
 }
 
