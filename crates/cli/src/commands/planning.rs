@@ -168,6 +168,10 @@ async fn look_ahead(client: &Client, namespace: String, written: Written) -> Res
 /// Fails for what the cluster does not know, as `kubectl apply` would: a field that is misspelt is not what was meant.
 async fn misspelt(client: &Client, namespace: &str, mut document: Value) -> Result<()> {
     document["metadata"]["namespace"] = namespace.into();
+    // A file that was read from a cluster says which version it was, which nothing that is created may.
+    if let Some(metadata) = document["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
     let path = format!("/apis/stead.dev/v1/namespaces/{namespace}/webapps?dryRun=All&fieldValidation=Strict");
     let request = http::Request::post(path)
         .header("content-type", "application/json")
