@@ -4,7 +4,7 @@
 //! two looks that is not in the API, so the operator may die at any point of a roll-out and go on.
 
 use crate::names::{REVISION_LABEL, TRACK_LABEL, Track};
-use crate::resources::revision::{Revision, Verdict, wanted_hash};
+use crate::resources::revision::{DID_NOT_COME_UP, Revision, Verdict, wanted_hash};
 use crate::seen::Seen;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -34,9 +34,6 @@ pub enum Rollout {
         progress: CanaryStatus,
     },
 }
-
-/// What a revision did wrong whose pods were not all available in time.
-const DID_NOT_COME_UP: &str = "did not come up";
 
 /// The decision, and every revision that is to be kept.
 #[derive(Debug, Clone, PartialEq)]

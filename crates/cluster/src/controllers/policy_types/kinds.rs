@@ -1,5 +1,6 @@
 //! The kinds that a policy names.
 
+use super::list;
 use crate::controllers::discovery;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -108,10 +109,6 @@ impl Served {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -29,6 +29,9 @@ const NOT_OF_THE_POD: &[&str] = &[
     "monitoring",
 ];
 
+/// What a revision did wrong whose pods were not all available in time.
+pub const DID_NOT_COME_UP: &str = "did not come up";
+
 /// How a revision turned out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -122,7 +125,7 @@ impl Revision {
 
     /// What it did wrong, as a sentence.
     pub fn failure(&self) -> String {
-        let why = self.why.as_deref().unwrap_or("did not come up");
+        let why = self.why.as_deref().unwrap_or(DID_NOT_COME_UP);
         format!("revision {} {why}", self.number)
     }
 

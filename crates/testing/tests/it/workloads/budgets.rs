@@ -123,14 +123,7 @@ async fn an_eviction_says_in_the_pod_that_it_is_one() {
 #[tokio::test(start_paused = true)]
 async fn what_does_not_run_is_evicted_whatever_the_budget_says() {
     let cluster = cluster_of(1).await;
-    pod(
-        &cluster,
-        "done",
-        "web",
-        json!({"exit-after": "1s"}),
-        json!({"restartPolicy": "Never"}),
-    )
-    .await;
+    ended_pod(&cluster, "done", "web").await;
     pod(
         &cluster,
         "waits",
@@ -139,7 +132,6 @@ async fn what_does_not_run_is_evicted_whatever_the_budget_says() {
         json!({"nodeSelector": {"no": "where"}}),
     )
     .await;
-    until(&cluster, "pods/done", SOON, |pod| pod["status"]["phase"] == "Succeeded").await;
     budget(&cluster, "web", json!({"minAvailable": 2})).await;
     until(&cluster, "poddisruptionbudgets/web", SOON, |one| {
         one["status"]["observedGeneration"] == 1

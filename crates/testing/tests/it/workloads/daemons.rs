@@ -188,13 +188,7 @@ async fn a_daemon_that_has_failed_is_replaced_on_its_node() {
     .await;
     gone(&cluster, &format!("pods/{}", name(&victim)), minutes(1)).await;
     up(&cluster, 3).await;
-    let mut nodes: Vec<_> = pods(&cluster, "agent")
-        .await
-        .iter()
-        .map(|pod| pod["spec"]["nodeName"].clone())
-        .collect();
-    nodes.sort_by_key(Value::to_string);
-    assert_eq!(nodes, ["node-0", "node-1", "node-2"]);
+    assert_eq!(nodes_of(&cluster, "agent").await, ["node-0", "node-1", "node-2"]);
 }
 
 #[tokio::test(start_paused = true)]

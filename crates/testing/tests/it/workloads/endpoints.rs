@@ -221,14 +221,7 @@ async fn another_selector_means_other_pods() {
 async fn pods_that_have_ended_or_have_no_address_are_not_behind_anything() {
     let cluster = cluster_of(1).await;
     service(&cluster, json!({"publishNotReadyAddresses": true})).await;
-    pod(
-        &cluster,
-        "done",
-        "web",
-        json!({"exit-after": "1s"}),
-        json!({"restartPolicy": "Never"}),
-    )
-    .await;
+    ended_pod(&cluster, "done", "web").await;
     pod(
         &cluster,
         "nowhere",
@@ -237,7 +230,6 @@ async fn pods_that_have_ended_or_have_no_address_are_not_behind_anything() {
         json!({"nodeSelector": {"none": "such"}}),
     )
     .await;
-    until(&cluster, "pods/done", SOON, |pod| pod["status"]["phase"] == "Succeeded").await;
     slices(&cluster, 0).await;
     web(&cluster, "lame", json!({"ready-after": "never"}), json!({})).await;
     slices(&cluster, 1).await;

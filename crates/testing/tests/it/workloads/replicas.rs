@@ -188,15 +188,7 @@ async fn a_set_with_expressions_in_its_selector_finds_its_pods() {
 #[tokio::test(start_paused = true)]
 async fn an_orphan_that_has_ended_is_not_adopted() {
     let cluster = cluster().await;
-    pod(
-        &cluster,
-        "done",
-        "web",
-        json!({"exit-after": "1s"}),
-        json!({"restartPolicy": "Never"}),
-    )
-    .await;
-    until(&cluster, "pods/done", SOON, |pod| pod["status"]["phase"] == "Succeeded").await;
+    ended_pod(&cluster, "done", "web").await;
     replica_set(&cluster, 1, json!({})).await;
     until(&cluster, "replicasets/web", SOON, all_ready(1)).await;
     let done = cluster.get("pods/done").await.expect("it stays");

@@ -159,13 +159,7 @@ async fn a_daemon_runs_on_every_node_and_is_renewed_one_by_one() {
             && status["observedGeneration"] == set["metadata"]["generation"]
     };
     until(&cluster, "daemonsets/agent", minutes(1), all).await;
-    let mut nodes: Vec<_> = pods(&cluster, "agent")
-        .await
-        .iter()
-        .map(|pod| pod["spec"]["nodeName"].clone())
-        .collect();
-    nodes.sort_by_key(Value::to_string);
-    assert_eq!(nodes, ["node-0", "node-1", "node-2"]);
+    assert_eq!(nodes_of(&cluster, "agent").await, ["node-0", "node-1", "node-2"]);
     cluster
         .patch("daemonsets/agent", image("web:2"))
         .await

@@ -77,27 +77,24 @@ async fn several_may_be_renewed_at_once_where_several_may_be_missing() {
     assert_eq!(least, 3, "two of five, and no more");
 }
 
+/// Updates a set of two to an image that is never ready, and goes back when the first pod has it.
+async fn take_back_a_bad_update(cluster: &HollowCluster) {
+    let bad = image_with("web:2", json!({"ready-after": "never"}));
+    change(cluster, "statefulsets/db", bad).await;
+    until(cluster, "pods/db-1", minutes(1), |pod| {
+        pod["spec"]["containers"][0]["image"] == "web:2"
+    })
+    .await;
+    let good = image_with("web:1", json!({"ready-after": null}));
+    change(cluster, "statefulsets/db", good).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stuck_update_has_to_be_helped_by_hand() {
     let cluster = cluster().await;
     set(&cluster, 2, json!({}), json!({})).await;
     up(&cluster, 2).await;
-    change(
-        &cluster,
-        "statefulsets/db",
-        image_with("web:2", json!({"ready-after": "never"})),
-    )
-    .await;
-    until(&cluster, "pods/db-1", minutes(1), |pod| {
-        pod["spec"]["containers"][0]["image"] == "web:2"
-    })
-    .await;
-    change(
-        &cluster,
-        "statefulsets/db",
-        image_with("web:1", json!({"ready-after": null})),
-    )
-    .await;
+    take_back_a_bad_update(&cluster).await;
     stays(&cluster, "pods/db-1", minutes(2), |pod| {
         pod["spec"]["containers"][0]["image"] == "web:2"
     })
@@ -112,22 +109,7 @@ async fn a_stuck_update_without_an_order_goes_back_by_itself() {
     let cluster = cluster().await;
     set(&cluster, 2, json!({}), json!({"podManagementPolicy": "Parallel"})).await;
     up(&cluster, 2).await;
-    change(
-        &cluster,
-        "statefulsets/db",
-        image_with("web:2", json!({"ready-after": "never"})),
-    )
-    .await;
-    until(&cluster, "pods/db-1", minutes(1), |pod| {
-        pod["spec"]["containers"][0]["image"] == "web:2"
-    })
-    .await;
-    change(
-        &cluster,
-        "statefulsets/db",
-        image_with("web:1", json!({"ready-after": null})),
-    )
-    .await;
+    take_back_a_bad_update(&cluster).await;
     updated(&cluster, 2).await;
     assert_eq!(images(&cluster, "db").await, ["web:1", "web:1"]);
 }

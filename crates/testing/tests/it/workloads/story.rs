@@ -158,6 +158,25 @@ pub async fn pod(cluster: &HollowCluster, name: &str, app: &str, script: Value, 
     cluster.create("pods", pod).await.expect("a pod")
 }
 
+/// A pod that has done its work.
+pub async fn ended_pod(cluster: &HollowCluster, name: &str, app: &str) {
+    let never = json!({"restartPolicy": "Never"});
+    pod(cluster, name, app, json!({"exit-after": "1s"}), never).await;
+    until(cluster, &format!("pods/{name}"), SOON, |pod| {
+        pod["status"]["phase"] == "Succeeded"
+    })
+    .await;
+}
+
+/// The nodes of an app's pods.
+pub async fn nodes_of(cluster: &HollowCluster, app: &str) -> Vec<String> {
+    let pods = pods(cluster, app).await;
+    let nodes = pods.iter().map(|pod| pod["spec"]["nodeName"].as_str());
+    let mut nodes: Vec<String> = nodes.map(|node| node.unwrap_or_default().to_owned()).collect();
+    nodes.sort();
+    nodes
+}
+
 /// Waits until a pod runs, and gives it.
 pub async fn runs(cluster: &HollowCluster, name: &str) -> Value {
     until(cluster, &format!("pods/{name}"), minutes(1), |pod| {
