@@ -35,9 +35,10 @@ async fn a_canary_is_promoted_or_taken_back_by_the_error_rate_that_its_pods_coun
     };
     story.install().await;
 
-    // A good version: it serves, its pods count what it serves, and it takes over.
-    story.roll_out("2", 0, 15).await;
+    // A good version: it serves, its pods count what it serves, and it takes over once its pause is shortened.
+    story.roll_out("2", 0, 3600).await;
     story.pods_on_trial_count_enough().await;
+    story.roll_out("2", 0, 0).await;
     story.settles("the good version takes over", "2", "Available").await;
 
     // A version that looks well and fails people. Its trial would last an hour.
