@@ -187,10 +187,7 @@ impl Names {
         if let Some(message) = status["message"].as_str()
             && (message.contains("esourceVersion") || message.contains("resource version"))
         {
-            let mut text = message.to_string();
-            for (version, at) in self.versions.iter().rev() {
-                text = text.replace(&version.to_string(), &format!("<version {at}>"));
-            }
+            let mut text = self.numbered(&without_identities(message));
             // Versions of objects that others write to are in no order.
             if let Some((before, after)) = text.split_once(" in record (")
                 && let Some((version, rest)) = after.split_once(')')
@@ -220,6 +217,25 @@ impl Names {
         if let Some((start, _)) = message.split_once(" is invalid: ") {
             status["message"] = format!("{start} is invalid: the causes").into();
         }
+    }
+
+    /// A message with the versions of this sequence in it numbered. A few digits of anything else are no version.
+    fn numbered(&self, message: &str) -> String {
+        let mut out = String::new();
+        let mut rest = message;
+        while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
+            let word = rest[start..]
+                .split(|c: char| !c.is_ascii_alphanumeric())
+                .next()
+                .unwrap_or_default();
+            out.push_str(&rest[..start]);
+            match word.parse().ok().and_then(|version| self.versions.get(&version)) {
+                Some(at) => out.push_str(&format!("<version {at}>")),
+                None => out.push_str(word),
+            }
+            rest = &rest[start + word.len()..];
+        }
+        out + rest
     }
 
     fn text(&self, text: &str) -> String {

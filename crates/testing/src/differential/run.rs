@@ -83,6 +83,17 @@ impl Judge {
         self.compare(sequence).await.differences
     }
 
+    /// Compares a sequence, and again if its answers differ, so that only what always differs is told.
+    pub async fn lasting(&self, sequence: &Sequence) -> Comparison {
+        let mut found = self.compare(sequence).await;
+        if !found.differences.is_empty() {
+            let again = self.differences(sequence).await;
+            let always = |difference: &Difference| again.iter().any(|other| other.sort == difference.sort);
+            found.differences.retain(always);
+        }
+        found
+    }
+
     /// Sends a sequence to both, and tells where the answers differ.
     pub async fn compare(&self, sequence: &Sequence) -> Comparison {
         let (ours, theirs) = self.answers(sequence).await;
@@ -104,19 +115,14 @@ impl Judge {
         (normal(sequence, &ours, &before), normal(sequence, &theirs, &before))
     }
 
-    /// Runs the sequences of a search; what differs is run again, so that only what always differs is told.
+    /// Runs the sequences of a search, and tells what always differs.
     pub async fn search(&self, search: &Search, progress: impl Fn(u64) + Sync) -> Report {
         let results = futures::stream::iter(search.sequences.clone())
             .map(|index| {
                 let progress = &progress;
                 async move {
                     let sequence = generate::sequence(search.seed, index);
-                    let mut found = self.compare(&sequence).await;
-                    if !found.differences.is_empty() {
-                        let again = self.differences(&sequence).await;
-                        let always = |difference: &Difference| again.iter().any(|other| other.sort == difference.sort);
-                        found.differences.retain(always);
-                    }
+                    let found = self.lasting(&sequence).await;
                     progress(index);
                     (index, sequence, found)
                 }
