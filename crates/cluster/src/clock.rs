@@ -4,7 +4,7 @@
 //! a minute of back-off passes in no time at all.
 
 use futures::future::BoxFuture;
-use jiff::Timestamp;
+use jiff::{Timestamp, TimestampArithmetic};
 use std::time::Duration;
 
 /// A clock that can be read and waited on.
@@ -32,6 +32,6 @@ impl Clock for MachineClock {
 }
 
 /// `time` plus `delay`, or the end of time where that overflows: callers ask for "later", never for a wrap.
-pub fn after(time: Timestamp, delay: Duration) -> Timestamp {
+pub fn after(time: Timestamp, delay: impl Into<TimestampArithmetic>) -> Timestamp {
     time.checked_add(delay).unwrap_or(Timestamp::MAX)
 }

@@ -2,6 +2,7 @@
 //!
 //! Every controller is a reconciler on our own framework, with the permissions it declares and no others.
 
+pub mod abandoned;
 pub mod addresses;
 pub mod autoscaler;
 pub mod certificates;

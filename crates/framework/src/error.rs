@@ -182,6 +182,14 @@ impl Error {
         }
     }
 
+    /// The server's own words where it refused, without what was attempted: for messages whose readers know that.
+    pub fn words(&self) -> String {
+        match self {
+            Error::Api { source, .. } => describe(source),
+            other => other.to_string(),
+        }
+    }
+
     /// How long the server asked us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         let Error::Api { source, .. } = self else { return None };

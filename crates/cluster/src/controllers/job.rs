@@ -9,6 +9,7 @@ pub mod verdict;
 
 use super::ownership::Family;
 use super::{ownership, pods, replicas};
+use crate::clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
@@ -332,7 +333,7 @@ async fn expire(context: &Context, job: &Job, spec: &JobSpec, finished: Timestam
     let Some(seconds) = spec.ttl_seconds_after_finished else {
         return Ok(Outcome::Settled);
     };
-    let due = finished + SignedDuration::from_secs(i64::from(seconds));
+    let due = clock::after(finished, SignedDuration::from_secs(i64::from(seconds)));
     match Duration::try_from(due.duration_since(context.now())) {
         Ok(left) if !left.is_zero() => Ok(Outcome::CheckAgain(left)),
         _ => {

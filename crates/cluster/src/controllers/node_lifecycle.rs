@@ -2,10 +2,12 @@
 
 mod taints;
 
+use super::abandoned::{self, Cause};
 use super::pods;
+use crate::clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use std::sync::Arc;
@@ -73,14 +75,14 @@ impl Reconciler for Nodes {
             // The node itself is gone, and nobody is left to say that its pods have ended.
             if self.nodes.is_synced() {
                 for pod in pods() {
-                    release(context, &pod).await?;
+                    abandoned::end(context, &pod, Cause::NodeGone).await?;
                 }
             }
             return Ok(Outcome::Settled);
         };
         let now = context.now();
-        let renewed = self.renewed(key.name(), &node);
-        if renewed + GRACE <= now && lost(context, &node, now).await? == Found::News {
+        let silent_at = clock::after(self.renewed(key.name(), &node), GRACE);
+        if silent_at <= now && lost(context, &node, now).await? == Found::News {
             return Ok(Outcome::CheckAgain(Duration::ZERO));
         }
         let wanted = taints::of(&node, self.others(), now);
@@ -90,7 +92,10 @@ impl Reconciler for Nodes {
                 .patch(&*node, json!({"spec": {"taints": changed}}))
                 .await?;
         }
-        let mut next = left(renewed + GRACE, now);
+        let mut next = left(silent_at, now);
+        if let Some(since) = unready_since(&node) {
+            unready(context, &pods(), since).await?;
+        }
         if !wanted.expel.is_empty() {
             let pods = pods();
             for pod in pods.iter().filter(|pod| pods::is_active(pod)) {
@@ -100,13 +105,12 @@ impl Reconciler for Nodes {
                     None => {}
                 }
             }
-            unready(context, &pods, &node).await?;
         }
         if is_out_of_service(&node) {
             // Somebody has seen to it that nothing runs there: what waits for the node to end its pods need not.
             let pods = pods();
             for pod in pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
-                release(context, pod).await?;
+                abandoned::end(context, pod, Cause::OutOfService).await?;
             }
         }
         Ok(Outcome::CheckAgain(next.max(Duration::from_secs(1))))
@@ -171,10 +175,21 @@ async fn lost(context: &Context, node: &Node, now: Timestamp) -> Result<Found, E
     Ok(Found::News)
 }
 
-/// Pods on a lost node are not ready, whatever they said last.
-async fn unready(context: &Context, pods: &[Arc<Pod>], node: &Node) -> Result<(), Error> {
-    let unknown = conditions(node).any(|condition| condition.type_ == "Ready" && condition.status == "Unknown");
-    for pod in pods.iter().filter(|pod| unknown && pods::is_ready(pod)) {
+/// Since when what a node's pods say of their readiness does not count; `None` while the node is well.
+fn unready_since(node: &Node) -> Option<Timestamp> {
+    let ready = conditions(node).find(|condition| condition.type_ == "Ready")?;
+    match ready.status.as_str() {
+        "True" => None,
+        // It is alive and in trouble. What it says of a pod after that is known to it, and not undone here again.
+        "False" => ready.last_transition_time.as_ref().map(|time| time.0),
+        _ => Some(Timestamp::MAX),
+    }
+}
+
+/// Pods on a node that is not well are not ready, whatever they said until then.
+async fn unready(context: &Context, pods: &[Arc<Pod>], until: Timestamp) -> Result<(), Error> {
+    let was_ready = |pod: &&Arc<Pod>| pods::ready_since(pod).is_some_and(|since| since <= until);
+    for pod in pods.iter().filter(was_ready) {
         let mut conditions = pod
             .status
             .as_ref()
@@ -184,28 +199,22 @@ async fn unready(context: &Context, pods: &[Arc<Pod>], node: &Node) -> Result<()
             condition.status = "False".to_string();
             condition.last_transition_time = Some(Time(context.now()));
         }
-        context
-            .writer()
-            .patch_status(&**pod, json!({"status": {"conditions": conditions}}))
-            .await?;
+        let patch = json!({"status": {"conditions": conditions}});
+        match context.writer().patch_status(&**pod, patch).await {
+            Err(error) if error.is_not_found() => continue,
+            other => drop(other?),
+        }
     }
     Ok(())
 }
 
 /// Deletes a pod that its node's taints drive away, with a word of why.
 async fn expel(context: &Context, pod: &Pod) -> Result<(), Error> {
-    let condition = PodCondition {
-        type_: "DisruptionTarget".to_string(),
-        status: "True".to_string(),
-        reason: Some("DeletionByTaintManager".to_string()),
-        message: Some("Taint manager: deleting due to NoExecute taint".to_string()),
-        last_transition_time: Some(Time(context.now())),
-        ..PodCondition::default()
-    };
-    let status = pod.status.as_ref();
-    let mut conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
-    conditions.retain(|one| one.type_ != condition.type_);
-    conditions.push(condition);
+    let words = (
+        "DeletionByTaintManager",
+        "Taint manager: deleting due to NoExecute taint",
+    );
+    let conditions = abandoned::disrupted(context, pod, words);
     let patch = json!({"status": {"conditions": conditions}});
     let marked: Pod = match context.writer().patch_status(pod, patch).await {
         Err(error) if error.is_not_found() => return Ok(()),
@@ -222,24 +231,6 @@ fn is_ready(node: &Node) -> bool {
 fn is_out_of_service(node: &Node) -> bool {
     let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     !is_ready(node) && taints.any(|taint| taint.key == "node.kubernetes.io/out-of-service")
-}
-
-/// Removes a pod at once: its node is gone and cannot finish the deletion.
-async fn release(context: &Context, pod: &Pod) -> Result<(), Error> {
-    use stead::writer::{Draft, Verb};
-    let options = json!({
-        "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
-        "preconditions": {"uid": pod.metadata.uid},
-    });
-    let kind = stead::Kind::of::<Pod>();
-    match context
-        .writer()
-        .send(Draft::new(Verb::Delete, kind, Key::of(pod), options))
-        .await
-    {
-        Err(error) if error.is_not_found() => Ok(()),
-        other => other.map(drop),
-    }
 }
 
 fn conditions(node: &Node) -> impl Iterator<Item = &NodeCondition> {

@@ -1,5 +1,6 @@
 //! What every controller of pods asks about them.
 
+use crate::clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -42,6 +43,12 @@ pub fn has_ended(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
+/// Whether it has a node.
+pub fn is_placed(pod: &Pod) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    node.is_some_and(|node| !node.is_empty())
+}
+
 /// Its phase; `Pending` before any node has spoken of it.
 pub fn phase(pod: &Pod) -> &str {
     pod.status
@@ -82,7 +89,7 @@ pub fn availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Availa
     let Some(since) = ready_since(pod) else {
         return Availability::Unready;
     };
-    let due = since + SignedDuration::from_secs(i64::from(min_ready_seconds));
+    let due = clock::after(since, SignedDuration::from_secs(i64::from(min_ready_seconds)));
     match Duration::try_from(due.duration_since(now)) {
         Ok(left) if min_ready_seconds > 0 && !left.is_zero() => Availability::In(left),
         _ => Availability::Available,

@@ -107,7 +107,7 @@ impl<K: ReplicaOwner> Reconciler for Replicas<K> {
         let now = context.now();
         let failure = balanced.as_ref().err().map(|error| Failure {
             reason: failure_reason(owner.wanted(), active.len()),
-            message: error.to_string(),
+            message: error.words(),
         });
         let counts = Counts {
             terminating: K::terminating(&claimed),

@@ -80,15 +80,8 @@ impl Reconciler for StatefulSets {
         };
         let now = context.now();
         let world = World::new(&set, &claimed, current, update, now);
-        // Before the steps: a claim that goes with its pod must know it before the pod goes.
-        self.keep_or_release_claims(context, &set, &world).await?;
-        self.keep_identity(context, &set, &world).await?;
-        for step in world.steps() {
-            match step {
-                Step::Create { ordinal, revision } => self.create(context, &set, &history, ordinal, revision).await?,
-                Step::Delete(pod) => context.writer().delete(&**pod, Propagation::Background).await?,
-            }
-        }
+        let went = self.advance(context, &set, &history, &world).await;
+        // Whatever is in the way, users read in the status how far the set has come.
         if let Some(after) = status::of(&set, &world) {
             context.writer().patch_status(&*set, json!({"status": after})).await?;
         }
@@ -97,12 +90,37 @@ impl Reconciler for StatefulSets {
             .filter_map(|pod| pod.metadata.labels.as_ref()?.get(history::HASH_LABEL).cloned())
             .chain([current.to_string()]);
         history::forget(context, &history, &live.collect(), spec.revision_history_limit).await?;
+        went?;
         let waits = replicas::next_available(&world.alive(), spec.min_ready_seconds.unwrap_or(0), now);
         Ok(waits.map_or(Outcome::Settled, Outcome::CheckAgain))
     }
 }
 
 impl StatefulSets {
+    /// Does what can be done now; the first error, after everything that it does not forbid.
+    async fn advance(
+        &self,
+        context: &Context,
+        set: &Arc<StatefulSet>,
+        history: &History,
+        world: &World<'_>,
+    ) -> Result<(), Error> {
+        // Before the steps: a claim that goes with its pod must know it before the pod goes.
+        self.keep_or_release_claims(context, set, world).await?;
+        let went = self.keep_identity(context, set, world).await;
+        for step in world.steps() {
+            let made = match step {
+                Step::Create { ordinal, revision } => self.create(context, set, history, ordinal, revision).await,
+                Step::Delete(pod) => context.writer().delete(&**pod, Propagation::Background).await,
+            };
+            if made.is_err() {
+                // The order of the steps is the order of the pods: what comes after has to wait.
+                return went.and(made);
+            }
+        }
+        went
+    }
+
     /// Creates the claims of a pod, then the pod: it would not start without them.
     async fn create(
         &self,
@@ -146,17 +164,19 @@ impl StatefulSets {
     }
 
     /// Pods keep the labels that say who they are, and those that wait for their storage get what is missing of it.
+    /// What goes wrong with one pod keeps no other one waiting.
     async fn keep_identity(&self, context: &Context, set: &StatefulSet, world: &World<'_>) -> Result<(), Error> {
+        let mut kept = Ok(());
         for (ordinal, pod) in world.pods().filter(|(_, pod)| pods::is_active(pod)) {
             if let Some(labels) = identity::lost_labels(set, pod, ordinal) {
                 let patch = json!({"metadata": {"labels": labels}});
-                context.writer().patch(&**pod, patch).await?;
+                kept = kept.and(context.writer().patch(&**pod, patch).await.map(drop));
             }
             if pods::phase(pod) == "Pending" && world.place(ordinal) == Place::Kept {
-                self.create_claims(context, set, ordinal).await?;
+                kept = kept.and(self.create_claims(context, set, ordinal).await);
             }
         }
-        Ok(())
+        kept
     }
 
     /// Makes claims go with their set or their pod, where the retention policy says so.

@@ -1,6 +1,8 @@
 //! What is swept up from time to time: ended pods beyond a limit, and old events.
 
+use super::abandoned::{self, Cause};
 use super::pods;
+use crate::clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::Api;
@@ -32,6 +34,7 @@ pub fn add_to(manager: &Manager) {
             .for_::<Namespace>()
             .may(Rule::read::<Pod>())
             .may(Rule::new("", &["pods"], &["delete"]))
+            .may(Rule::new("", &["pods/status"], &["patch"]))
             .without_resync()
             .concurrency(1),
     );
@@ -54,11 +57,18 @@ impl Reconciler for EndedPods {
             return Ok(Outcome::Settled);
         }
         let mut ended = Vec::new();
+        let mut never_placed = Vec::new();
         self.pods.for_each(|_, pod| {
-            if pods::has_ended(pod) && pod.metadata.deletion_timestamp.is_none() {
+            let going = pod.metadata.deletion_timestamp.is_some();
+            if pods::has_ended(pod) && !going {
                 ended.push(pod.clone());
+            } else if going && !pods::has_ended(pod) && !pods::is_placed(pod) {
+                never_placed.push(pod.clone());
             }
         });
+        for pod in never_placed {
+            abandoned::end(context, &pod, Cause::NeverPlaced).await?;
+        }
         for pod in surplus(ended, ENDED_PODS) {
             context.writer().delete(&*pod, Propagation::Background).await?;
         }
@@ -133,7 +143,7 @@ fn is_old(event: &Event, now: Timestamp) -> bool {
         event.metadata.creation_timestamp.as_ref().map(|time| time.0),
     ];
     let last = times.into_iter().flatten().max();
-    last.is_some_and(|last| last + EVENT_LIFE < now)
+    last.is_some_and(|last| clock::after(last, EVENT_LIFE) < now)
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// On either side: the pointer was written here and not by a person.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+/// On either side: the class, from the time before there was a field for it.
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Keeps a volume that we made until its directory is gone.
 const DIRECTORY_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
@@ -50,12 +52,23 @@ pub fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The class of a claim or volume; empty where it has none.
+/// The class of a claim; empty where it has none.
 pub fn class_of(claim: &PersistentVolumeClaim) -> &str {
-    claim
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.storage_class_name.as_deref())
+    named_class(claim).unwrap_or_default()
+}
+
+/// The class that a claim names, in the annotation that came before the field or in the field; `None` if it leaves
+/// the class to the cluster. One that names the empty class does not.
+pub fn named_class(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let field = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
+    annotation(&claim.metadata, CLASS_ANNOTATION).or(field)
+}
+
+/// The class of a volume; empty where it has none.
+pub fn class_of_volume(volume: &PersistentVolume) -> &str {
+    let field = volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
+    annotation(&volume.metadata, CLASS_ANNOTATION)
+        .or(field)
         .unwrap_or_default()
 }
 

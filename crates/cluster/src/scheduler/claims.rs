@@ -2,6 +2,7 @@
 
 use super::filter::volumes::{Need, Source};
 use crate::controllers::ownership::about;
+use crate::controllers::volumes::protection::Use;
 use crate::controllers::volumes::{SELECTED_NODE, class_of, matching, protection, volume_name, waits_for_consumer};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -33,13 +34,22 @@ impl Claims {
     pub fn needs(&self, pod: &Pod) -> Result<Vec<Need>, String> {
         let namespace = pod.metadata.namespace.as_deref();
         let mut needs = Vec::new();
-        for name in protection::claims_of(pod) {
-            let Some(claim) = self.claims.named(namespace, &name) else {
-                return Err(format!("persistentvolumeclaim \"{name}\" not found"));
+        for used in protection::claims_of(pod) {
+            let name = used.name();
+            let Some(claim) = self.claims.named(namespace, name) else {
+                return Err(match used {
+                    Use::Shared(_) => format!("persistentvolumeclaim \"{name}\" not found"),
+                    Use::Own(_) => {
+                        format!(
+                            "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
+                        )
+                    }
+                });
             };
             if claim.metadata.deletion_timestamp.is_some() {
                 return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
             }
+            used.check(pod, &claim)?;
             if let Some(volume) = volume_name(&claim) {
                 let bound = claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
                 match self.volumes.named(None, volume).filter(|_| bound) {

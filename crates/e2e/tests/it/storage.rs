@@ -111,3 +111,45 @@ fn a_stateful_set_finds_its_data_again_after_restarts_of_pods_and_of_the_cluster
     let (_, _, place) = up.stop(Signal::SIGTERM);
     succeeded(command(&stead().expect("the binary"), place.path()).args(["down", "--data", &data]));
 }
+
+#[test]
+fn an_ephemeral_volume_is_a_directory_that_comes_and_goes_with_its_pod() {
+    let Some(up) = Up::whole(&["--ephemeral"]) else { return };
+    up.apply(
+        "apiVersion: v1
+kind: Pod
+metadata: {name: user}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, 'echo kept > /scratch/file; exec sleep 1000000']
+    volumeMounts: [{name: scratch, mountPath: /scratch}]
+  volumes:
+  - name: scratch
+    ephemeral:
+      volumeClaimTemplate:
+        spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi}}}
+",
+    );
+    up.run(&["wait", "--for=condition=Ready", "pod/user", "--timeout=90s"]);
+    let volume = up.run(&["get", "pvc/user-scratch", "-o", "jsonpath={.spec.volumeName}"]);
+    let place = up.run(&[
+        "get",
+        "pv",
+        &volume,
+        "-o",
+        "jsonpath={.spec.hostPath.path}{.spec.local.path}",
+    ]);
+    eventually("the pod has written to its volume", PATIENCE, || {
+        let text =
+            std::fs::read_to_string(std::path::Path::new(&place).join("file")).map_err(|error| error.to_string())?;
+        (text == "kept\n").then_some(()).ok_or(text)
+    });
+    up.run(&["delete", "pod/user", "--timeout=60s"]);
+    up.run(&["wait", "--for=delete", "pvc/user-scratch", "--timeout=60s"]);
+    up.run(&["wait", "--for=delete", &format!("pv/{volume}"), "--timeout=60s"]);
+    assert!(!std::path::Path::new(&place).exists(), "{place} is gone");
+    up.stop(Signal::SIGTERM);
+}

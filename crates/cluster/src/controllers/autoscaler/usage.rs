@@ -3,6 +3,7 @@
 //! Pods that are not ready, or of which nothing was measured, are never a reason to scale further: in the direction
 //! of the change they are taken for the harmless case.
 
+use crate::clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -229,10 +230,10 @@ fn is_unsettled(pod: &Pod, sample: &Sample, now: Timestamp) -> bool {
         return true;
     };
     let changed = ready.last_transition_time.as_ref().map_or(started, |time| time.0);
-    if started + SETTLING > now {
+    if clock::after(started, SETTLING) > now {
         ready.status == "False" || sample.at < changed + sample.window
     } else {
-        ready.status == "False" && started + FIRST_READINESS > changed
+        ready.status == "False" && clock::after(started, FIRST_READINESS) > changed
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ReplicaSets behind a Deployment: which is the new one, how they are named and numbered, which are too old.
 
-use super::Sets;
 use super::rolling;
+use super::{Sets, status};
 use crate::controllers::{ownership, pods};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -26,20 +26,20 @@ const NOT_HANDED_DOWN: &[&str] = &[
     DESIRED,
     MAX,
 ];
+
 /// Tells the ReplicaSet with the wanted template from the others.
 pub fn sort(deployment: &Deployment, sets: Vec<Arc<ReplicaSet>>) -> Sets {
-    let wanted = deployment.spec.as_ref().map(|spec| without_hash(&spec.template));
-    let is_new = |set: &Arc<ReplicaSet>| {
-        set.spec
-            .as_ref()
-            .and_then(|spec| spec.template.as_ref())
-            .map(without_hash)
-            == wanted
-    };
-    let position = sets.iter().position(is_new);
+    let position = sets.iter().position(|set| has_template_of(deployment, set));
     let mut old = sets;
     let new = position.map(|position| old.remove(position));
     Sets { new, old }
+}
+
+/// Whether a ReplicaSet makes the pods that the Deployment wants now.
+fn has_template_of(deployment: &Deployment, set: &ReplicaSet) -> bool {
+    let wanted = deployment.spec.as_ref().map(|spec| &spec.template);
+    let have = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
+    have.map(without_hash) == wanted.map(without_hash)
 }
 
 /// Creates the ReplicaSet of the wanted template. Its name is a hash of the template, so that a second try after a
@@ -62,26 +62,55 @@ pub async fn create(context: &Context, deployment: &Deployment, sets: &Sets) -> 
             let key = Key::of(&set);
             let found = context.writer().read::<ReplicaSet>(&key).await?;
             let ours = deployment.metadata.uid.as_deref().unwrap_or_default();
-            match found.filter(|found| ownership::is_controlled_by(&found.metadata, ours)) {
+            // One whose template somebody has edited since is an old one, even though it has the new one's name.
+            let is_it = |found: &ReplicaSet| {
+                ownership::is_controlled_by(&found.metadata, ours) && has_template_of(deployment, found)
+            };
+            match found.filter(is_it) {
                 Some(found) => Ok(found),
                 None => Err(collide(context, deployment, &key).await?),
             }
         }
-        other => {
-            let made = other?.object()?;
+        Err(error) => {
+            refused(context, deployment, &set, &error).await?;
+            Err(error)
+        }
+        Ok(answer) => {
+            let made = answer.object()?;
             tell_scale(context, deployment, &made, 0, start);
             Ok(made)
         }
     }
 }
 
-/// Somebody else has the name: the next try takes another, as the number of collisions is part of the hash.
+/// Says in an event and in the status that the new ReplicaSet could not be made, and why. In a namespace that goes
+/// away nothing can be made, and nobody needs to hear of it.
+async fn refused(context: &Context, deployment: &Deployment, set: &ReplicaSet, error: &Error) -> Result<(), Error> {
+    const REASON: &str = "ReplicaSetCreateError";
+    if error.reason() == "NamespaceTerminating" {
+        return Ok(());
+    }
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    let message = format!("Failed to create new replica set {name:?}: {}", error.words());
+    let about = ownership::about(deployment);
+    context
+        .events()
+        .tell(about, Severity::Warning, REASON, "Creating", &message);
+    if let Some(status) = status::refused(deployment, REASON, message, context.now()) {
+        let patch = json!({"status": {"conditions": status.conditions}});
+        context.writer().patch_status(deployment, patch).await?;
+    }
+    Ok(())
+}
+
+/// The name is taken, by a stranger or by a set that was changed: the next try takes another, as the number of
+/// collisions is part of the hash.
 async fn collide(context: &Context, deployment: &Deployment, key: &Key) -> Result<Error, Error> {
     let before = deployment.status.as_ref().and_then(|status| status.collision_count);
     let count = before.unwrap_or(0).saturating_add(1);
     let patch = json!({"status": {"collisionCount": count}});
     context.writer().patch_status(deployment, patch).await?;
-    Ok(Error::transient(format!("ReplicaSet {key} exists and is not ours")))
+    Ok(Error::transient(format!("ReplicaSet {key} exists and is another one")))
 }
 
 /// An event about a ReplicaSet that grows or shrinks.

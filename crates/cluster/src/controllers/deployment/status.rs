@@ -2,6 +2,7 @@
 
 use super::Sets;
 use super::rolling::{self, desired, limits};
+use crate::clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -53,6 +54,24 @@ pub fn of(deployment: &Deployment, sets: &Sets, now: Timestamp) -> (Option<Deplo
     failure_condition(sets, &mut after, now);
     let differs = normal(&before) != normal(&after);
     (differs.then_some(after), next)
+}
+
+/// The status of a Deployment whose new ReplicaSet was refused, if that is news. Without a deadline nobody wants to
+/// know how it goes.
+pub fn refused(deployment: &Deployment, reason: &str, message: String, now: Timestamp) -> Option<DeploymentStatus> {
+    let deadline = deployment.spec.as_ref()?.progress_deadline_seconds?;
+    let before = deployment.status.clone().unwrap_or_default();
+    let mut after = before.clone();
+    set(
+        &mut after,
+        "Progressing",
+        "False",
+        reason,
+        message,
+        Update::OnChange,
+        now,
+    );
+    (deadline != i32::MAX && after.conditions != before.conditions).then_some(after)
 }
 
 fn counts(deployment: &Deployment, sets: &Sets, before: &DeploymentStatus) -> DeploymentStatus {
@@ -138,7 +157,7 @@ fn progress_condition(
     let since = last
         .and_then(|condition| condition.last_update_time.as_ref())
         .map_or(now, |time| time.0);
-    let due = since + SignedDuration::from_secs(i64::from(deadline));
+    let due = clock::after(since, SignedDuration::from_secs(i64::from(deadline)));
     let set_name = sets
         .new
         .as_ref()

@@ -1,5 +1,6 @@
 //! The taints that a node's conditions make, and when they drive a pod away. Pure.
 
+use crate::clock;
 use crate::scheduler::filter::covers;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
@@ -111,8 +112,7 @@ pub fn leaves_at(pod: &Pod, expel: &[Taint]) -> Option<Timestamp> {
             .filter_map(|toleration| toleration.toleration_seconds)
             .min()?;
         let stay = SignedDuration::from_secs(seconds.max(0));
-        // A time beyond all calendars is never.
-        Some(since.checked_add(stay).unwrap_or(Timestamp::MAX))
+        Some(clock::after(since, stay))
     };
     expel.iter().filter_map(leaves).min()
 }

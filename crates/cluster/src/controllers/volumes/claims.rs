@@ -2,7 +2,8 @@
 
 use super::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, Directories, PROVISIONER, SELECTED_NODE, annotation, capacity, claim_ref,
-    class_of, classes, is_for, is_ours, matching, provision, requested, volume_name, waits_for_consumer,
+    class_of, class_of_volume, classes, is_for, is_ours, matching, named_class, provision, requested, volume_name,
+    waits_for_consumer,
 };
 use crate::controllers::{created, job, ownership};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -33,7 +34,7 @@ pub fn add_to(manager: &Manager, directories: Option<Directories>) {
             let name = class.metadata.name.as_deref().unwrap_or_default();
             // One that names none waits for a class that is everybody's.
             keys(&of_class, |claim| {
-                volume_name(claim).is_none() && (class_of(claim) == name || names_no_class(claim))
+                volume_name(claim).is_none() && (class_of(claim) == name || named_class(claim).is_none())
             })
         })
         .may(Rule::root::<PersistentVolumeClaim>())
@@ -47,11 +48,11 @@ pub fn add_to(manager: &Manager, directories: Option<Directories>) {
 fn concerned(claims: &Store<PersistentVolumeClaim>, volume: &PersistentVolume) -> Vec<Key> {
     let own = claim_ref(volume);
     let name = volume.metadata.name.as_deref();
-    let class = volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
+    let class = class_of_volume(volume);
     keys(claims, |claim| match (volume_name(claim), own) {
         (Some(named), _) => Some(named) == name,
         (None, Some(own)) => is_for(own, claim),
-        (None, None) => class_of(claim) == class.unwrap_or_default(),
+        (None, None) => class_of(claim) == class,
     })
 }
 
@@ -63,14 +64,6 @@ fn keys(claims: &Store<PersistentVolumeClaim>, wanted: impl Fn(&PersistentVolume
         }
     });
     keys
-}
-
-/// Whether a claim leaves its class to the cluster. One that names the empty class does not.
-fn names_no_class(claim: &PersistentVolumeClaim) -> bool {
-    claim
-        .spec
-        .as_ref()
-        .is_some_and(|spec| spec.storage_class_name.is_none())
 }
 
 struct Claims {
@@ -124,7 +117,7 @@ impl Claims {
         if let Some(volume) = matching::reserved(claim, &volumes) {
             return self.bind(context, claim, volume).await;
         }
-        if let Some(default) = classes::default_of(&self.classes.list()).filter(|_| names_no_class(claim)) {
+        if let Some(default) = classes::default_of(&self.classes.list()).filter(|_| named_class(claim).is_none()) {
             // It came before there was a default; the class is filled in now, and the change wakes us again.
             let patch = json!({"spec": {"storageClassName": default.metadata.name}});
             return context.writer().patch(claim, patch).await.map(drop);

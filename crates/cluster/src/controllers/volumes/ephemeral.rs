@@ -1,6 +1,6 @@
 //! Ephemeral volumes: a claim for each, which comes and goes with its pod.
 
-use super::protection;
+use super::protection::{self, Use};
 use crate::controllers::{created, ownership, pods};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::core::ObjectMeta;
@@ -9,8 +9,10 @@ use stead::{Context, Controller, Error, Key, Manager, Outcome, Reconciler, Rule,
 /// Adds the controller of ephemeral volumes.
 pub fn add_to(manager: &Manager) {
     let cache = manager.cache();
+    let pods = cache.store::<Pod>();
+    let by_claim = pods.index(|pod: &Pod| templates(pod).map(|claim| Key::of(&claim).to_string()).collect());
     let reconciler = Ephemeral {
-        pods: cache.store(),
+        pods: pods.clone(),
         claims: cache.store(),
     };
     let controller = Controller::new("ephemeral-volume", reconciler)
@@ -18,6 +20,11 @@ pub fn add_to(manager: &Manager) {
         .watches::<Pod>(|pod| {
             let own = templates(pod).next().is_some();
             own.then(|| Key::of(pod)).into_iter().collect()
+        })
+        // One that was deleted is made again, and one that was in the way makes room.
+        .watches::<PersistentVolumeClaim>(move |claim| {
+            let named = pods.by_index(&by_claim, &Key::of(claim).to_string());
+            named.iter().map(|pod| Key::of(&**pod)).collect()
         })
         .may(Rule::read::<PersistentVolumeClaim>())
         .may(Rule::new("", &["persistentvolumeclaims"], &["create"]))
@@ -40,21 +47,20 @@ impl Reconciler for Ephemeral {
         };
         for claim in templates(&pod) {
             let name = claim.metadata.name.as_deref().unwrap_or_default();
-            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            match self.claims.named(key.namespace(), name) {
+            let own = Use::Own(name.to_string());
+            match self
+                .claims
+                .named(key.namespace(), name)
+                .map(|known| own.check(&pod, &known))
+            {
                 None => created(context.writer().create(&claim).await)?,
-                Some(known) if ownership::is_controlled_by(&known.metadata, uid) => {}
-                // The pod waits until whoever has the name gives it up.
-                Some(_) => {
-                    let why = format!(
-                        "PVC {} was not created for pod {key} (pod is not owner)",
-                        Key::of(&claim)
-                    );
+                Some(Ok(())) => {}
+                // The pod waits until whoever has the name gives it up, which wakes us.
+                Some(Err(why)) => {
                     let about = ownership::about(&*pod);
                     context
                         .events()
                         .tell(about, Severity::Warning, "ClaimMisbound", "Binding", &why);
-                    return Err(Error::transient(why));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Which volume suits a claim. Pure.
 
-use super::{capacity, claim_ref, class_of, is_for, requested};
+use super::{capacity, claim_ref, class_of, class_of_volume, is_for, requested};
 use crate::controllers::pods;
 use crate::scheduler::filter::affinity;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
@@ -44,7 +44,7 @@ fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     };
     let offered = has.access_modes.as_deref().unwrap_or_default();
     let modes = wants.access_modes.iter().flatten().all(|mode| offered.contains(mode));
-    let class = has.storage_class_name.as_deref().unwrap_or_default() == class_of(claim);
+    let class = class_of_volume(volume) == class_of(claim);
     let labelled = wants.selector.as_ref().is_none_or(|selector| {
         let labels = volume.metadata.labels.clone().unwrap_or_default();
         pods::selector(selector).is_some_and(|selector| selector.matches(&labels))

@@ -1,7 +1,7 @@
 //! Claims and volumes that are in use stay until nobody uses them any more.
 
-use crate::controllers::pods;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use crate::controllers::{ownership, pods};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
@@ -17,7 +17,7 @@ pub fn add_claims(manager: &Manager) {
         .for_::<PersistentVolumeClaim>()
         .watches::<Pod>(|pod| {
             let namespace = pod.metadata.namespace.as_deref();
-            claims_of(pod).map(|name| Key::new(namespace, &name)).collect()
+            claims_of(pod).map(|used| Key::new(namespace, used.name())).collect()
         })
         .may(Rule::new("", &["persistentvolumeclaims"], &["patch"]))
         .may(Rule::new("", &["pods"], &["list"]))
@@ -37,19 +37,68 @@ pub fn add_volumes(manager: &Manager) {
     manager.add(controller);
 }
 
-/// The names of the claims that a pod uses; those of its ephemeral volumes are named after both.
-pub fn claims_of(pod: &Pod) -> impl Iterator<Item = String> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(claim), _) => Some(claim.claim_name.clone()),
-        (None, Some(_)) => Some(ephemeral_name(pod, &volume.name)),
-        (None, None) => None,
-    })
+/// A claim that a pod uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Use {
+    /// One that is there by itself, and that others may use too.
+    Shared(String),
+    /// That of an ephemeral volume: made for this pod, and for no other one.
+    Own(String),
 }
 
-/// The name of the claim of an ephemeral volume.
+impl Use {
+    /// The name of the claim.
+    pub fn name(&self) -> &str {
+        match self {
+            Use::Shared(name) | Use::Own(name) => name,
+        }
+    }
+
+    /// Whether a claim of that name is the one that is meant; if it is not, why, in Kubernetes' words.
+    pub fn check(&self, pod: &Pod, claim: &PersistentVolumeClaim) -> Result<(), String> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        match self {
+            Use::Own(_) if !ownership::is_controlled_by(&claim.metadata, uid) => Err(format!(
+                "PVC {} was not created for pod {} (pod is not owner)",
+                Key::of(claim),
+                Key::of(pod)
+            )),
+            Use::Own(_) | Use::Shared(_) => Ok(()),
+        }
+    }
+}
+
+/// The claim that a volume of a pod is, if it is one.
+pub fn claim_of(pod: &Pod, volume: &Volume) -> Option<Use> {
+    match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some(Use::Shared(claim.claim_name.clone())),
+        (None, Some(_)) => Some(Use::Own(ephemeral_name(pod, &volume.name))),
+        (None, None) => None,
+    }
+}
+
+/// The claims that a pod uses.
+pub fn claims_of(pod: &Pod) -> impl Iterator<Item = Use> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| claim_of(pod, volume))
+}
+
+/// The name of the claim of an ephemeral volume: after both.
 pub fn ephemeral_name(pod: &Pod, volume: &str) -> String {
     format!("{}-{volume}", pod.metadata.name.as_deref().unwrap_or_default())
+}
+
+/// Whether a pod keeps a claim. One without a node does not: it will not start on a claim that goes away. One that
+/// has ended does, as long as it is there; an ephemeral volume only until its node is done with the pod.
+fn keeps(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+    let done = pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0);
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let mut used = claims_of(pod).filter(|used| used.name() == name);
+    pods::is_placed(pod)
+        && used.any(|used| match used {
+            Use::Shared(_) => true,
+            Use::Own(_) => !done && used.check(pod, claim).is_ok(),
+        })
 }
 
 struct Claims {
@@ -69,8 +118,7 @@ impl Reconciler for Claims {
         let live: Api<Pod> = Api::namespaced(context.client(), namespace);
         let all = live.list(&ListParams::default()).await;
         let all = all.map_err(|error| Error::api(format!("list pods of {namespace}"), error))?;
-        let mut users = all.items.iter().filter(|pod| !pods::has_ended(pod));
-        if users.any(|pod| claims_of(pod).any(|name| name == key.name())) {
+        if all.items.iter().any(|pod| keeps(pod, &claim)) {
             return Ok(Outcome::Settled);
         }
         release(context, &*claim, CLAIM_FINALIZER).await

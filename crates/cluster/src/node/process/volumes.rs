@@ -8,6 +8,7 @@ mod ownership;
 pub mod tokens;
 
 use super::environment::{Sources, field, resource};
+use crate::controllers::volumes::protection;
 use crate::node::runtime::RuntimeError;
 use crate::node::shape::Shape;
 use jiff::Timestamp;
@@ -84,8 +85,8 @@ impl Volumes<'_> {
         if let Some(host) = &volume.host_path {
             return host_path(Path::new(&host.path), host.type_.as_deref().unwrap_or_default());
         }
-        if let Some(claim) = &volume.persistent_volume_claim {
-            let place = self.claim(&claim.claim_name).await?;
+        if let Some(used) = protection::claim_of(self.shape.pod, volume) {
+            let place = self.claim(&used).await?;
             self.share(&place)?;
             return Ok(place);
         }
@@ -250,12 +251,14 @@ impl Volumes<'_> {
     }
 
     /// A claim's directory: that of the local or hostPath volume it is bound to.
-    async fn claim(&self, name: &str) -> Result<PathBuf, RuntimeError> {
+    async fn claim(&self, used: &protection::Use) -> Result<PathBuf, RuntimeError> {
+        let name = used.name();
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), self.shape.namespace());
         let claim = claims
             .get(name)
             .await
             .map_err(|error| mount_error(format!("persistentvolumeclaim: {error}")))?;
+        used.check(self.shape.pod, &claim).map_err(mount_error)?;
         let bound = claim
             .spec
             .and_then(|spec| spec.volume_name)

@@ -54,18 +54,32 @@ pub fn check(needs: &[Need], node: &Node) -> Option<Reason> {
     refusal.map(|text| Reason(text.to_string()))
 }
 
-/// Labels of volumes that say where they are, as older provisioners set them.
-const ZONES: &[&str] = &["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+/// Labels of volumes and nodes that say where they are, with the names that replaced the oldest.
+const ZONES: &[(&str, &str)] = &[
+    (ZONE, ZONE),
+    (REGION, REGION),
+    ("failure-domain.beta.kubernetes.io/zone", ZONE),
+    ("failure-domain.beta.kubernetes.io/region", REGION),
+];
+const ZONE: &str = "topology.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
 /// Between the zones of a volume that is in several.
 const BETWEEN: &str = "__";
 
+/// Whether a node is where the volume is. One that says nothing of where it is has no zones, and is everywhere.
 fn is_in_zone(volume: &PersistentVolume, node: &Node) -> bool {
-    let said = volume.metadata.labels.iter().flatten();
-    said.filter(|(key, _)| ZONES.contains(&key.as_str()))
-        .all(|(key, zones)| {
-            let here = labels(node).get(key);
-            here.is_some_and(|here| zones.split(BETWEEN).any(|zone| zone == here))
-        })
+    let here = labels(node);
+    if !ZONES.iter().any(|(key, _)| here.contains_key(*key)) {
+        return true;
+    }
+    let there = volume.metadata.labels.as_ref();
+    ZONES.iter().all(|(key, newer)| {
+        let Some(zones) = there.and_then(|labels| labels.get(*key)) else {
+            return true;
+        };
+        let zone = here.get(*key).or_else(|| here.get(*newer));
+        zone.is_some_and(|here| zones.split(BETWEEN).any(|zone| zone.trim() == here))
+    })
 }
 
 /// Whether a volume that only one pod may use is used by another one.
@@ -85,7 +99,7 @@ pub fn occupied<'a>(pod: &Pod, needs: &[Need], nodes: impl Iterator<Item = &'a N
     let uses = |other: &Pod| {
         other.metadata.namespace == pod.metadata.namespace
             && other.metadata.uid != pod.metadata.uid
-            && protection::claims_of(other).any(|name| alone.contains(&name))
+            && protection::claims_of(other).any(|used| alone.iter().any(|name| name == used.name()))
     };
     let mut others = nodes.flat_map(|info| info.pods.values());
     let text = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";

@@ -255,3 +255,67 @@ async fn nonsense_in_a_schedule_is_refused() {
         assert_eq!(refused.code, 422, "{schedule} {zone}");
     }
 }
+
+/// A Job that replaces only pods that have failed, in Kubernetes' sense of the word.
+fn careful() -> Value {
+    let rule = json!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
+    json!({"podFailurePolicy": {"rules": [rule]}, "backoffLimit": 0})
+}
+
+/// Waits until another pod runs in the place of this one.
+async fn replaced(cluster: &HollowCluster, lost: &Value) -> Value {
+    let list = until(cluster, "pods?labelSelector=app=work", minutes(3), |list| {
+        items(list)
+            .iter()
+            .any(|pod| name(pod) != name(lost) && pod["status"]["phase"] == "Running")
+    })
+    .await;
+    gone(cluster, &format!("pods/{}", name(lost)), minutes(1)).await;
+    let other = items(&list).iter().find(|pod| name(pod) != name(lost));
+    other.expect("it was seen").clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_node_is_deleted_has_failed_by_disruption() {
+    let cluster = cluster_of(2).await;
+    job(&cluster, endless(), careful()).await;
+    let first = running(&cluster, 1).await.remove(0);
+    let node = first["spec"]["nodeName"].as_str().unwrap_or_default();
+    set_power(&cluster, node, json!("stopped")).await;
+    remove(&cluster, &format!("nodes/{node}")).await;
+    replaced(&cluster, &first).await;
+    let job = cluster.get("jobs/work").await.expect("the job");
+    assert!(job["status"]["failed"].as_i64().unwrap_or(0) == 0, "ignored: {job}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_node_is_off_for_good_has_failed() {
+    let cluster = cluster_of(2).await;
+    job(&cluster, endless(), json!({"podReplacementPolicy": "Failed"})).await;
+    let first = running(&cluster, 1).await.remove(0);
+    let node = first["spec"]["nodeName"].as_str().unwrap_or_default();
+    set_power(&cluster, node, json!("stopped")).await;
+    until(&cluster, &format!("nodes/{node}"), minutes(3), |node| {
+        condition(node, "Ready", "Unknown")
+    })
+    .await;
+    let taint = json!([{"key": "node.kubernetes.io/out-of-service", "value": "off", "effect": "NoExecute"}]);
+    change(&cluster, &format!("nodes/{node}"), json!({"spec": {"taints": taint}})).await;
+    replaced(&cluster, &first).await;
+    until(&cluster, "jobs/work", minutes(1), |job| job["status"]["failed"] == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_deleted_before_it_has_a_node_has_failed() {
+    let cluster = cluster_of(1).await;
+    let mut nowhere = endless();
+    nowhere["spec"]["nodeSelector"] = json!({"no": "where"});
+    job(&cluster, nowhere, json!({"podReplacementPolicy": "Failed"})).await;
+    let first = count(&cluster, "pods?labelSelector=app=work", 1).await.remove(0);
+    remove(&cluster, &format!("pods/{}", name(&first))).await;
+    gone(&cluster, &format!("pods/{}", name(&first)), minutes(2)).await;
+    until(&cluster, "jobs/work", minutes(2), |job| {
+        job["status"]["failed"] == 1 && job["status"]["active"] == 1
+    })
+    .await;
+}

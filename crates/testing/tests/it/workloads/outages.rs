@@ -265,3 +265,58 @@ async fn a_pod_that_is_put_on_a_tainted_node_by_name_runs_there_or_leaves_at_onc
     .await;
     gone(&cluster, "pods/named", minutes(1)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_silent_node_are_not_ready_even_where_no_node_is_well() {
+    let cluster = cluster_of(1).await;
+    on(&cluster, "a", "node-0", json!({})).await;
+    until(&cluster, "pods/a", SOON, |pod| condition(pod, "Ready", "True")).await;
+    set_power(&cluster, "node-0", json!("stopped")).await;
+    let pod = until(&cluster, "pods/a", minutes(3), |pod| condition(pod, "Ready", "False")).await;
+    assert!(
+        pod["metadata"]["deletionTimestamp"].is_null(),
+        "there is no place to move to: {pod}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_says_it_is_not_well_are_not_ready() {
+    let cluster = cluster_of(1).await;
+    let node = json!({"metadata": {"name": "by-hand"}});
+    cluster.create("nodes", node).await.expect("a node");
+    pod(&cluster, "a", "web", json!({}), json!({"nodeName": "by-hand"})).await;
+    let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2000-01-01T00:00:00Z"}]);
+    let running = json!({"status": {"phase": "Running", "conditions": ready}});
+    change(&cluster, "pods/a/status", running).await;
+    let trouble = json!([{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "disk",
+        "lastHeartbeatTime": "2200-01-01T00:00:00Z", "lastTransitionTime": "2001-01-01T00:00:00Z"}]);
+    change(
+        &cluster,
+        "nodes/by-hand/status",
+        json!({"status": {"conditions": trouble}}),
+    )
+    .await;
+    until(&cluster, "pods/a", minutes(1), |pod| condition(pod, "Ready", "False")).await;
+    // What the node says of a pod after that is its own word, and nobody argues with it.
+    let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2002-01-01T00:00:00Z"}]);
+    change(&cluster, "pods/a/status", json!({"status": {"conditions": ready}})).await;
+    stays(&cluster, "pods/a", minutes(1), |pod| condition(pod, "Ready", "True")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_clock_is_at_the_end_of_time_is_a_node_like_any_other() {
+    let cluster = cluster_of(1).await;
+    set_power(&cluster, "node-0", json!("partitioned")).await;
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0";
+    let late = json!({"spec": {"renewTime": "9999-12-30T21:59:59.000000Z"}});
+    cluster.request("PATCH", lease, late).await.expect("a lease");
+    change(&cluster, "nodes/node-0", json!({"spec": {"unschedulable": true}})).await;
+    until(&cluster, "nodes/node-0", SOON, |node| {
+        taints(node) == [pair("unschedulable", "NoSchedule")]
+    })
+    .await;
+    stays(&cluster, "nodes/node-0", minutes(5), |node| {
+        condition(node, "Ready", "True")
+    })
+    .await;
+}

@@ -193,3 +193,49 @@ async fn another_patience_reaches_the_set_without_a_roll_out() {
     until(&cluster, &set, SOON, |set| set["spec"]["minReadySeconds"] == 15).await;
     assert_eq!(sets(&cluster).await.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_set_whose_template_somebody_edits_is_an_old_one_from_then_on() {
+    let cluster = started(json!({})).await;
+    let edited = name(&sets(&cluster).await[0]);
+    change(&cluster, &format!("replicasets/{edited}"), image("web:edited")).await;
+    let web = until(&cluster, "deployments/web", minutes(5), |web| {
+        rolled_out(2)(web) && web["status"]["collisionCount"] == 1
+    })
+    .await;
+    assert!(condition(&web, "Available", "True"), "{web}");
+    assert_eq!(images(&cluster, "web").await, ["web:1", "web:1"]);
+    let sets = count(&cluster, "replicasets", 2).await;
+    let emptied = sets.iter().find(|set| name(set) == edited).expect("the edited one");
+    assert_eq!(emptied["spec"]["replicas"], 0, "{emptied}");
+    stays(&cluster, "deployments/web", minutes(5), |web| {
+        web["status"]["collisionCount"] == 1 && rolled_out(2)(web)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_refused_is_told_of_by_its_deployment() {
+    let cluster = cluster_of(1).await;
+    let none = json!({"hard": {"count/replicasets.apps": "0"}});
+    make(&cluster, "resourcequotas", "none", none).await;
+    until(&cluster, "resourcequotas/none", SOON, |quota| {
+        quota["status"]["hard"]["count/replicasets.apps"] == "0"
+    })
+    .await;
+    deployment(&cluster, 1, json!({}), json!({})).await;
+    let web = until(&cluster, "deployments/web", minutes(1), |web| {
+        reason(web, "Progressing") == "ReplicaSetCreateError"
+    })
+    .await;
+    let told = told(&web, "Progressing");
+    assert_eq!(told["status"], "False", "{told}");
+    let words = event(&cluster, "ReplicaSetCreateError").await;
+    assert_eq!(told["message"], words.as_str());
+    assert!(words.starts_with("Failed to create new replica set \"web-"), "{words}");
+    assert!(words.contains("\": replicasets.apps \"web-"), "{words}");
+    assert!(words.contains("is forbidden: exceeded quota: none"), "{words}");
+    remove(&cluster, "resourcequotas/none").await;
+    let web = until(&cluster, "deployments/web", minutes(20), rolled_out(1)).await;
+    assert!(condition(&web, "Progressing", "True"), "{web}");
+}

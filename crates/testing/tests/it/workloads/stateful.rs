@@ -287,7 +287,9 @@ async fn storage_that_is_missing_is_made_again_for_a_pod_that_waits_for_it() {
     let claim = "persistentvolumeclaims/data-db-0";
     let before = until(&cluster, claim, SOON, |claim| claim["status"]["phase"] == "Bound").await;
     remove(&cluster, claim).await;
-    change(&cluster, claim, json!({"metadata": {"finalizers": null}})).await;
+    // The pod has no node yet: it does not keep the claim, and waits for another one.
+    let uid = before["metadata"]["uid"].clone();
+    until(&cluster, claim, minutes(2), |claim| claim["metadata"]["uid"] != uid).await;
     change(
         &cluster,
         "nodes/node-1",
@@ -309,6 +311,12 @@ async fn a_name_that_a_stranger_has_is_taken_when_it_is_free() {
     assert!(
         stranger["metadata"]["ownerReferences"].is_null(),
         "it is not taken over"
+    );
+    let set = cluster.get("statefulsets/db").await.expect("the set");
+    assert_eq!(
+        (&set["status"]["observedGeneration"], &set["status"]["replicas"]),
+        (&json!(1), &json!(0)),
+        "it says how far it has come: {set}"
     );
     remove(&cluster, "pods/db-0").await;
     up(&cluster, 1).await;
@@ -368,4 +376,21 @@ async fn in_the_middle_of_an_update_both_templates_are_counted() {
         (&set["status"]["currentReplicas"], &set["status"]["currentRevision"]),
         (&json!(2), &before)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_whose_next_pod_is_refused_says_how_far_it_has_come() {
+    let cluster = cluster().await;
+    make(&cluster, "resourcequotas", "two", json!({"hard": {"pods": "2"}})).await;
+    until(&cluster, "resourcequotas/two", SOON, |quota| {
+        quota["status"]["hard"]["pods"] == "2"
+    })
+    .await;
+    set(&cluster, 3, json!({}), json!({})).await;
+    until(&cluster, "statefulsets/db", minutes(3), |set| {
+        set["status"]["readyReplicas"] == 2 && set["status"]["replicas"] == 2
+    })
+    .await;
+    remove(&cluster, "resourcequotas/two").await;
+    until(&cluster, "statefulsets/db", minutes(20), all_ready(3)).await;
 }

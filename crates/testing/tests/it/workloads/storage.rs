@@ -242,3 +242,75 @@ async fn an_ephemeral_volume_comes_and_goes_with_its_pod() {
     remove(&cluster, "pods/user").await;
     gone(&cluster, "persistentvolumeclaims/user-scratch", minutes(1)).await;
 }
+
+fn scratch() -> Value {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    json!({"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]})
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ephemeral_volume_is_never_somebody_elses_claim() {
+    let cluster = cluster_of(1).await;
+    volume(&cluster, "theirs", json!({}), json!({})).await;
+    claim(&cluster, "user-scratch", json!({})).await;
+    bound(&cluster, "user-scratch").await;
+    pod(&cluster, "user", "user", json!({}), scratch()).await;
+    let user = until(&cluster, "pods/user", minutes(1), |pod| {
+        told(pod, "PodScheduled")["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("pod is not owner"))
+    })
+    .await;
+    assert_eq!(
+        told(&user, "PodScheduled")["message"],
+        "0/1 nodes are available: PVC default/user-scratch was not created for pod default/user (pod is not owner). \
+         preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    );
+    stays(&cluster, "pods/user", minutes(5), |pod| {
+        pod["spec"]["nodeName"].is_null()
+    })
+    .await;
+    remove(&cluster, "persistentvolumeclaims/user-scratch").await;
+    let user = runs(&cluster, "user").await;
+    let own = cluster.get("persistentvolumeclaims/user-scratch").await.expect("it");
+    assert_eq!(own["metadata"]["ownerReferences"][0]["uid"], user["metadata"]["uid"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_claim_of_an_ephemeral_volume_is_made_again_for_a_pod_that_waits() {
+    let cluster = cluster_of(1).await;
+    let waiting = merged(scratch(), json!({"nodeSelector": {"disk": "yes"}}));
+    pod(&cluster, "user", "user", json!({}), waiting).await;
+    let what = "persistentvolumeclaims/user-scratch";
+    let first = until(&cluster, what, SOON, |_| true).await;
+    remove(&cluster, what).await;
+    until(&cluster, what, minutes(1), |claim| {
+        claim["metadata"]["uid"] != first["metadata"]["uid"]
+    })
+    .await;
+    let label = json!({"metadata": {"labels": {"disk": "yes"}}});
+    change(&cluster, "nodes/node-0", label).await;
+    runs(&cluster, "user").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_is_named_in_the_old_annotation_is_a_class() {
+    let cluster = cluster_of(0).await;
+    until(&cluster, "storageclasses/standard", SOON, |_| true).await;
+    let old = json!({"volume.beta.kubernetes.io/storage-class": "old"});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let object = json!({"metadata": {"name": "data", "annotations": old.clone()}, "spec": spec});
+    cluster.create("persistentvolumeclaims", object).await.expect("a claim");
+    stays(&cluster, "persistentvolumeclaims/data", minutes(1), |claim| {
+        claim["spec"]["storageClassName"].is_null()
+    })
+    .await;
+    volume(
+        &cluster,
+        "made",
+        json!({"annotations": old}),
+        json!({"storageClassName": null}),
+    )
+    .await;
+    assert_eq!(bound(&cluster, "data").await, "made");
+}
