@@ -105,3 +105,40 @@ pub fn occupied<'a>(pod: &Pod, needs: &[Need], nodes: impl Iterator<Item = &'a N
     let text = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
     others.any(|other| uses(other)).then(|| Reason(text.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn is_in(volume: Value, node: Value) -> bool {
+        let volume: PersistentVolume = serde_json::from_value(json!({"metadata": {"labels": volume}})).unwrap();
+        let node: Node = serde_json::from_value(json!({"metadata": {"labels": node}})).unwrap();
+        is_in_zone(&volume, &node)
+    }
+
+    #[test]
+    fn a_volume_of_a_zone_is_for_nodes_of_that_zone_and_for_nodes_without_any() {
+        let volume = json!({"topology.kubernetes.io/zone": "a__b"});
+        for (node, expected) in [
+            (json!({"topology.kubernetes.io/zone": "b"}), true),
+            (json!({"topology.kubernetes.io/zone": "c"}), false),
+            (json!({"topology.kubernetes.io/region": "r"}), false),
+            (json!({"kubernetes.io/hostname": "n"}), true),
+        ] {
+            assert_eq!(is_in(volume.clone(), node.clone()), expected, "{node}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_names_of_zones_mean_the_same() {
+        let volume = json!({"failure-domain.beta.kubernetes.io/zone": "a"});
+        for (node, expected) in [
+            (json!({"failure-domain.beta.kubernetes.io/zone": "a"}), true),
+            (json!({"topology.kubernetes.io/zone": "a"}), true),
+            (json!({"topology.kubernetes.io/zone": "b"}), false),
+        ] {
+            assert_eq!(is_in(volume.clone(), node.clone()), expected, "{node}");
+        }
+    }
+}
