@@ -135,7 +135,7 @@ pub fn track(live: Option<&Value>, new: &mut Value, kind: &Kind<'_>, writer: &Wr
 /// Whether fields of an object of this kind can be owned. A custom resource may hold what its schema does not describe
 /// well enough for that, and then nobody owns anything of it.
 pub fn can_be_owned(object: &Value, schema: SchemaRef<'_>) -> bool {
-    check::can_be_owned(object, Type::of(schema))
+    check::owned(object, Type::of(schema)).is_ok()
 }
 
 /// Applies a configuration to the stored object, or to nothing for a create. The result still has to be
@@ -151,10 +151,7 @@ pub fn apply(
         return Err(ApplyError::Malformed("metadata.managedFields must be nil".to_string()));
     }
     check::check(config, Type::of(kind.schema)).map_err(|e| {
-        let (namespace, name) = (meta_text(config, "namespace"), meta_text(config, "name"));
-        let kind = config.get("kind").and_then(Value::as_str).unwrap_or_default();
-        let core = if writer.api_version.contains('/') { "" } else { "/" };
-        let what = format!("{namespace}/{name}; {core}{}, Kind={kind}", writer.api_version);
+        let what = described(config, writer);
         ApplyError::Untyped(format!("failed to create typed patch object ({what}): {e}"))
     })?;
     let stored = live.map_or(&Value::Null, managed_fields);
@@ -163,6 +160,13 @@ pub fn apply(
     let mut before = live.cloned().unwrap_or_else(|| identity(config));
     take_managed_fields(&mut before);
     if managers.is_empty() && live.is_some() {
+        // Nobody owns what does not fit its schema, so there is nothing to begin with.
+        check::owned(&before, Type::of(kind.schema)).map_err(|e| {
+            let what = described(&before, writer);
+            ApplyError::Untyped(format!(
+                "failed to create manager for existing fields: failed to convert new object ({what}) to smd typed: {e}"
+            ))
+        })?;
         let first = Writer {
             manager: BEFORE_FIRST_APPLY,
             ..*writer
@@ -185,6 +189,14 @@ pub fn apply(
     }
     put_managed_fields(&mut object, &managers);
     Ok(object)
+}
+
+/// How a refusal names an object.
+fn described(object: &Value, writer: &Writer<'_>) -> String {
+    let (namespace, name) = (meta_text(object, "namespace"), meta_text(object, "name"));
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let core = if writer.api_version.contains('/') { "" } else { "/" };
+    format!("{namespace}/{name}; {core}{}, Kind={kind}", writer.api_version)
 }
 
 /// What an apply that creates starts from: the type of the object and nothing else.

@@ -13,20 +13,12 @@ use std::collections::BTreeSet;
 
 /// Checks a configuration; the error is one line, or a list of them.
 pub(super) fn check(config: &Value, kind: Type<'_>) -> Result<(), String> {
-    let check = Check::of(config, kind, Repeated::Refused);
-    match check.errors.as_slice() {
-        [] => Ok(()),
-        [only] => Err(only.clone()),
-        many => Err(format!(
-            "errors:\n{}",
-            many.iter().map(|e| format!("  {e}")).collect::<Vec<_>>().join("\n")
-        )),
-    }
+    Check::of(config, kind, Repeated::Refused).told()
 }
 
-/// Whether fields of an object can be owned at all. Items with one key are no obstacle: they are owned together.
-pub(super) fn can_be_owned(object: &Value, kind: Type<'_>) -> bool {
-    Check::of(object, kind, Repeated::Allowed).errors.is_empty()
+/// Checks whether fields of an object can be owned at all. Items with one key are no obstacle: they are owned together.
+pub(super) fn owned(object: &Value, kind: Type<'_>) -> Result<(), String> {
+    Check::of(object, kind, Repeated::Allowed).told()
 }
 
 /// What is thought of two list items with one key.
@@ -51,6 +43,17 @@ impl Check {
         };
         check.value(value, kind);
         check
+    }
+
+    fn told(&self) -> Result<(), String> {
+        match self.errors.as_slice() {
+            [] => Ok(()),
+            [only] => Err(only.clone()),
+            many => Err(format!(
+                "errors:\n{}",
+                many.iter().map(|e| format!("  {e}")).collect::<Vec<_>>().join("\n")
+            )),
+        }
     }
 
     fn refuse(&mut self, what: impl std::fmt::Display) {

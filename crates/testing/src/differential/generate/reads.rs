@@ -132,10 +132,14 @@ fn list(story: &mut Story, subject: &Subject) {
     story.step(step);
 }
 
-/// Two pages of a list. With a selector the servers may not know how many remain, so none is used.
+/// Two pages of a list. With a selector the servers may not know how many remain, so none is used, and what
+/// sequences share is read whole: whether a page is the last depends on the others.
 fn pages(story: &mut Story, subject: &Subject) {
-    let mut query = own(subject);
-    query.push("limit=1".to_string());
+    if !subject.namespaced {
+        story.step(Step::new("GET", address(&subject.collection, &own(subject))));
+        return;
+    }
+    let mut query = vec!["limit=1".to_string()];
     let first = story.step(Step::new("GET", address(&subject.collection, &query)));
     query.push(format!("continue={{continue:{first}}}"));
     story.step(Step::new("GET", address(&subject.collection, &query)));
