@@ -27,6 +27,8 @@ pub struct Plan {
     pub events: Vec<Note>,
     /// The root's status; none leaves it alone.
     pub status: Option<Value>,
+    /// Fields of the status that hold only once the plan was carried out.
+    pub when_done: Vec<String>,
     /// When to look again.
     #[serde(serialize_with = "as_text")]
     pub next: Outcome,
@@ -158,6 +160,7 @@ impl Plan {
             actions: Vec::new(),
             events: Vec::new(),
             status: None,
+            when_done: Vec::new(),
             next: Outcome::Settled,
             cleanup: Cleanup::default(),
             mistakes: Vec::new(),
@@ -257,6 +260,13 @@ impl Plan {
             Ok(value) => self.status = Some(value),
             Err(error) => self.mistakes.push(format!("status: {error}")),
         }
+        self
+    }
+
+    /// Fields of the status that tell how far something is that this plan moves on. They stay as they are where it could
+    /// not be carried out; the others tell what was seen, and are written in any case.
+    pub fn when_done(mut self, fields: &[&str]) -> Self {
+        self.when_done.extend(fields.iter().map(|&field| field.to_owned()));
         self
     }
 

@@ -123,8 +123,9 @@ pub(crate) fn report_error(status: &mut Value, error: &Error, generation: Option
     add_conditions(status, conditions);
 }
 
-/// Says in a status that fields of children are left to another manager.
+/// Says in a status that fields of children are left to another manager, or nothing of it once none are.
 pub(crate) fn report_conceded(status: &mut Value, fields: &[String], generation: Option<i64>, now: Timestamp) {
+    drop_conditions(status, &[CONTESTED]);
     if fields.is_empty() {
         return;
     }
@@ -134,8 +135,18 @@ pub(crate) fn report_conceded(status: &mut Value, fields: &[String], generation:
     );
     let mut conditions = Conditions::new(generation, now);
     conditions.set(CONTESTED, Status::True, "FieldConflict", &message);
-    drop_conditions(status, &[CONTESTED]);
     add_conditions(status, conditions);
+}
+
+/// Leaves fields of a status as they are on the live object.
+pub(crate) fn keep_fields(status: &mut Value, live: &Value, names: &[String]) {
+    let Some(fields) = status.as_object_mut() else { return };
+    for name in names {
+        match live.get(name) {
+            Some(before) => fields.insert(name.clone(), before.clone()),
+            None => fields.remove(name),
+        };
+    }
 }
 
 fn add_conditions(status: &mut Value, conditions: Conditions) {
@@ -218,5 +229,30 @@ fn is_nothing(value: &Value) -> bool {
         Value::Object(fields) => fields.is_empty(),
         Value::Array(items) => items.is_empty(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_that_is_over_is_not_said_any_more_even_by_a_plan_that_copies_its_conditions() {
+        let (mut status, now) = (json!({}), Timestamp::UNIX_EPOCH);
+        report_conceded(&mut status, &["ConfigMap a/b /data/of".to_owned()], Some(1), now);
+        assert_eq!(status["conditions"][0]["type"], CONTESTED);
+        report_conceded(&mut status, &[], Some(2), now);
+        assert_eq!(status["conditions"], json!([]));
+    }
+
+    #[test]
+    fn a_field_that_is_kept_is_as_it_was_or_not_there_at_all() {
+        let mut status = json!({"step": 2, "since": "now", "seen": 3});
+        keep_fields(
+            &mut status,
+            &json!({"step": 1}),
+            &["step".to_owned(), "since".to_owned()],
+        );
+        assert_eq!(status, json!({"step": 1, "seen": 3}));
     }
 }

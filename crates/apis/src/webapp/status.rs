@@ -61,6 +61,10 @@ pub struct WebAppStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<CanaryStatus>,
 
+    /// How far a new version is that is not complete yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
+
     /// Resource requests that its observed use suggests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<ResourceAdvice>,
@@ -96,9 +100,29 @@ pub struct CanaryStatus {
     pub revision: i64,
     /// The step, counted from 1.
     pub step: i32,
+    /// The share of pods of this step, in percent.
+    #[serde(default)]
+    pub percent: i32,
+    /// How many pods that is. An autoscaler that changes its mind does not change the step that is under way.
+    #[serde(default)]
+    pub pods: i32,
     /// Since when all pods of this step are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_since: Option<Time>,
+}
+
+/// How far a new version is that is not complete yet: what its deadline is counted from.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// The revision that is rolled out.
+    pub revision: i64,
+    /// The step of its canary; 0 where it is to run on all pods.
+    pub step: i32,
+    /// The furthest it came: this grows with every pod that is replaced and with every new one that is available.
+    pub progress: i32,
+    /// When it came so far. After `spec.strategy.progressDeadlineSeconds` without anything further it has failed.
+    pub moved_at: Time,
 }
 
 /// Requests that would fit what was observed.

@@ -45,6 +45,8 @@ pub(crate) struct Executor<'a> {
 pub(crate) struct Report {
     /// Fields that another manager insists on, and that we leave alone.
     pub conceded: Vec<String>,
+    /// Those of them that were given up in this very run.
+    pub given_up: Vec<String>,
     /// Children that wait to be gone before they can be made again.
     pub leaving: Vec<String>,
     /// Children that were deleted because a field of them cannot be changed.
@@ -129,9 +131,9 @@ impl Executor<'_> {
             .collect();
         let (kind, key) = (&desired.kind, &desired.key);
         let lost = self.experience.wars.taken_back(kind, key, &fields, Instant::now());
-        report
-            .conceded
-            .extend(lost.iter().map(|field| format!("{kind} {key} {field}")));
+        let named: Vec<_> = lost.iter().map(|field| format!("{kind} {key} {field}")).collect();
+        report.given_up.extend(named.iter().cloned());
+        report.conceded.extend(named);
         remove_fields(object, &lost);
     }
 

@@ -43,7 +43,8 @@ impl<O: Operator> Reconciler for Planned<O> {
         };
         let leaving = root.meta().deletion_timestamp.is_some();
         let has_finalizer = O::FINALIZER.is_some_and(|ours| finalizers(&*root).iter().any(|name| name == ours));
-        if leaving && !has_finalizer {
+        // Without our finalizer our part is done.
+        if leaving && O::FINALIZER.is_some() && !has_finalizer {
             return Ok(Outcome::Settled);
         }
         let mut run = Run {
@@ -53,6 +54,9 @@ impl<O: Operator> Reconciler for Planned<O> {
             version: root.meta().resource_version.clone(),
             root,
         };
+        if leaving && O::FINALIZER.is_none() {
+            return run.say_farewell().await;
+        }
         if let (Some(finalizer), false) = (O::FINALIZER, has_finalizer) {
             run.add_finalizer(finalizer).await?;
         }
@@ -87,17 +91,35 @@ impl<O: Operator> Run<'_, O> {
         self.tell(&plan, &result);
         match result {
             Ok(report) => {
-                self.write_status(&plan, None, &report).await?;
+                self.write_status(&plan, Ok(&report)).await?;
                 self.finish(&plan, report, leaving).await
             }
             Err(error) => {
                 // A run that was overtaken has nothing to say about the object any more.
                 let silent = matches!(error, Error::NotLeader { .. } | Error::Superseded { .. });
                 if !silent && !error.is_conflict() {
-                    self.write_status(&plan, Some(&error), &Report::default()).await?;
+                    self.write_status(&plan, Err(&error)).await?;
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// For a root that goes and does not wait for us: garbage collection does the rest. It may wait for others for long;
+    /// people see that it goes, and of the plan nothing but the status is carried out.
+    async fn say_farewell(&mut self) -> Result<Outcome, Error> {
+        let operator = &self.planned.operator;
+        let seen = operator.observe(self.context, &self.root).await?;
+        let plan = Plan {
+            status: operator.plan(&self.root, &seen, self.context.now()).status,
+            ..Plan::new()
+        };
+        *self.context.plan.lock() = Some(plan.to_string());
+        match self.write_status(&plan, Ok(&Report::default())).await {
+            // It is gone, or was changed and will be looked at again.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(Outcome::Settled),
+            Err(error) => Err(error),
+            Ok(()) => Ok(Outcome::Settled),
         }
     }
 
@@ -136,7 +158,7 @@ impl<O: Operator> Run<'_, O> {
                     let note = format!("{child} is deleted and made anew: a field of it cannot be changed");
                     events.tell(about.clone(), Severity::Normal, "Replaced", "Apply", &note);
                 }
-                for field in &report.conceded {
+                for field in &report.given_up {
                     let note = format!("{field} is set by another manager again and again; it is left alone");
                     events.tell(about.clone(), Severity::Warning, "FieldConflict", "Apply", &note);
                 }
@@ -166,14 +188,18 @@ impl<O: Operator> Run<'_, O> {
     }
 
     /// Writes the status that the plan wants; conditions say what went wrong.
-    async fn write_status(&mut self, plan: &Plan, error: Option<&Error>, report: &Report) -> Result<(), Error> {
+    async fn write_status(&mut self, plan: &Plan, done: Result<&Report, &Error>) -> Result<(), Error> {
         let Some(status) = &plan.status else { return Ok(()) };
         let mut status = status.clone();
         let (generation, now) = (self.root.meta().generation, self.context.now());
-        if let Some(error) = error {
-            status::report_error(&mut status, error, generation, now);
+        match done {
+            Ok(report) => status::report_conceded(&mut status, &report.conceded, generation, now),
+            Err(error) => {
+                status::report_error(&mut status, error, generation, now);
+                let before = serde_json::to_value(&*self.root).unwrap_or_default();
+                status::keep_fields(&mut status, &before["status"], &plan.when_done);
+            }
         }
-        status::report_conceded(&mut status, &report.conceded, generation, now);
         let (kind, key) = (status_kind::<O>(), Key::of(&*self.root));
         let wish = hash(&status::timeless(&status));
         let root = self.root.clone();

@@ -5,6 +5,7 @@
 //! status that says how far it all is; again in 30 seconds at the latest.
 
 pub mod advice;
+pub mod deadline;
 pub mod foreign;
 pub mod gauges;
 pub mod names;

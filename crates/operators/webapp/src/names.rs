@@ -19,6 +19,8 @@ pub const CONFIG_ANNOTATION: &str = "stead.dev/config";
 pub const OUTCOME_ANNOTATION: &str = "stead.dev/outcome";
 /// What a failed revision did wrong.
 pub const WHY_ANNOTATION: &str = "stead.dev/why";
+/// A hash of the strategy by which a failed revision was rolled out: another strategy tries it again.
+pub const WAY_ANNOTATION: &str = "stead.dev/way";
 
 /// The longest name of a Service, and the longest value of a label.
 const LONGEST_LABEL: usize = 63;

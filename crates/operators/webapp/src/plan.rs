@@ -1,5 +1,6 @@
 //! What shall be: the plan for one WebApp, from what was seen and the time. Pure.
 
+use crate::deadline;
 use crate::foreign::{Foreign, HttpRoute, PrometheusRule, ServiceMonitor};
 use crate::names::Track;
 use crate::replicas::{self, Replicas};
@@ -34,11 +35,14 @@ pub fn webapp(app: &WebApp, seen: &Seen, now: Timestamp) -> Plan {
     }
     let mistakes: Vec<String> = validate::errors(&app.spec).iter().map(ToString::to_string).collect();
     if !mistakes.is_empty() {
-        let text = mistakes.join("; ");
-        return Plan::new()
+        let plan = Plan::new()
             .prune(Prune::Nothing)
-            .status(status::refused(app, &mistakes, now))
-            .warning("InvalidSpec", text);
+            .status(status::refused(app, &mistakes, now));
+        let text = mistakes.join("; ");
+        return match status::says(app, "InvalidSpec", &text) {
+            true => plan,
+            false => plan.warning("InvalidSpec", text),
+        };
     }
     if app.status.as_ref().is_none_or(|status| status.phase.is_none()) {
         return Plan::new()
@@ -47,12 +51,14 @@ pub fn webapp(app: &WebApp, seen: &Seen, now: Timestamp) -> Plan {
             .check_again(Duration::ZERO);
     }
     let replicas = replicas::wanted(app, seen.stable.as_deref(), now);
-    let decision = rollout::decide(app, seen, now);
+    let decision = rollout::decide(app, seen, replicas, now);
     let situation = Situation::of(app, seen, replicas, decision);
     let plan = children(app, &situation);
     let plan = news(app, &situation, plan);
     let plan = recover(app, &situation, now, plan);
     plan.status(status::observed(app, &situation, now))
+        // A step of a canary that could not be taken has not passed.
+        .when_done(&["canary"])
         .check_again(next_look(app, &situation, now))
 }
 
@@ -239,6 +245,9 @@ fn next_look(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> Duratio
     };
     if let Some(change) = replicas::next_change(app, now) {
         at(change);
+    }
+    if let Some(rollout) = &situation.decision.deadline {
+        at(deadline::due(app, rollout));
     }
     if let Rollout::Trial { progress, .. } = &situation.decision.rollout {
         let measured = app

@@ -78,11 +78,11 @@ impl Situation<'_> {
         let all = self.replicas.to_apply(self.seen.stable.as_deref())?;
         match &self.decision.rollout {
             // An autoscaler counts its own pods; trial pods come on top of them.
-            Rollout::Trial { trial, percent, .. } if !matches!(self.replicas, Replicas::Scaled(_)) => {
+            Rollout::Trial { trial, progress, .. } if !matches!(self.replicas, Replicas::Scaled(_)) => {
                 // A pod makes way for one that serves, not for one that perhaps never will; and of both versions there
                 // is at least one until the trial is of all.
-                let least = i32::from(all > 0 && *percent < 100);
-                let helping = self.serving_on_trial(&trial.hash).min(share(all, *percent));
+                let least = i32::from(all > 0 && progress.percent < 100);
+                let helping = self.serving_on_trial(&trial.hash).min(progress.pods);
                 Some((all - helping).max(least))
             }
             _ => Some(all),
@@ -113,16 +113,10 @@ impl Situation<'_> {
     /// The trial: its revision and how many pods.
     pub fn trial(&self) -> Option<(&Revision, i32)> {
         match &self.decision.rollout {
-            Rollout::Trial { trial, percent, .. } | Rollout::Promotion { trial, percent, .. } => {
-                Some((trial, share(self.replicas.count(), *percent)))
+            Rollout::Trial { trial, progress, .. } | Rollout::Promotion { trial, progress } => {
+                Some((trial, progress.pods))
             }
             Rollout::Whole { .. } | Rollout::RolledBack { .. } => None,
         }
     }
-}
-
-/// A part of the pods, at least one.
-fn share(all: i32, percent: i32) -> i32 {
-    let part = (i64::from(all) * i64::from(percent) + 99) / 100;
-    i32::try_from(part).unwrap_or(all).clamp(i32::from(all > 0), all.max(0))
 }

@@ -65,6 +65,17 @@ pub fn refused(app: &WebApp, mistakes: &[String], now: Timestamp) -> WebAppStatu
     status
 }
 
+/// Whether the status says this already of the spec as it is now, so that nobody needs to be told again.
+pub fn says(app: &WebApp, reason: &str, message: &str) -> bool {
+    let ready = app
+        .status
+        .as_ref()
+        .and_then(|status| conditions::get(&status.conditions, "Ready"));
+    ready.is_some_and(|ready| {
+        ready.reason == reason && ready.message == message && ready.observed_generation == app.metadata.generation
+    })
+}
+
 /// The status of a WebApp that is being kept.
 pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebAppStatus {
     let seen = situation.seen;
@@ -99,6 +110,7 @@ pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebA
         Rollout::Trial { progress, .. } | Rollout::Promotion { progress, .. } => Some(progress.clone()),
         Rollout::Whole { .. } | Rollout::RolledBack { .. } => None,
     };
+    status.rollout = situation.decision.deadline.clone();
     status.advice = match app.spec.advice {
         Advice::Off => None,
         Advice::Report | Advice::Apply => advice::from_usage(&seen.usage, status.advice.as_ref()),
@@ -218,10 +230,11 @@ fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> 
                 stalled: true,
             };
         }
-        Rollout::Trial { trial, percent, .. } if trial.verdict == Verdict::Failed => {
+        Rollout::Trial { trial, progress, .. } if trial.verdict == Verdict::Failed => {
             let message = format!(
-                "{}; it stays on {percent} % of the pods until the spec changes",
-                trial.failure()
+                "{}; it stays on {} % of the pods until the spec changes",
+                trial.failure(),
+                progress.percent
             );
             return Readiness {
                 status: Status::False,
@@ -238,12 +251,15 @@ fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> 
         (Some(Phase::Ready), Replicas::Asleep { until }) => ready("Asleep", format!("asleep until {until}")),
         (Some(Phase::Ready), _) => ready("Available", format!("{summary} pods are available")),
         (Some(Phase::Reconciling), _) => waiting("Reconciling", "its children are being made or changed".to_string()),
-        (Some(Phase::Scaling), _) => waiting("Scaling", format!("{summary} pods are available")),
-        _ => {
+        (phase, _) => {
+            let reason = match phase {
+                Some(Phase::Scaling) => "Scaling",
+                _ => "WaitingForPods",
+            };
             let why = trouble(app, situation)
                 .map(|why| format!("; {why}"))
                 .unwrap_or_default();
-            waiting("WaitingForPods", format!("{summary} pods are available{why}"))
+            waiting(reason, format!("{summary} pods are available{why}"))
         }
     }
 }

@@ -76,6 +76,7 @@ stories! {
         faults::f30_a_spec_that_the_server_rejects_is_reported_and_its_revert_recovers_at_once,
         faults::f37_a_panic_concerns_its_own_object_alone,
         faults::f38_a_hung_reconcile_is_cancelled_and_tried_again,
+        faults::what_holds_only_once_a_plan_is_carried_out_is_not_said_before,
         faults::f43_a_revoked_permission_is_a_condition_that_names_verb_and_resource,
         leading::f16_writes_of_a_leader_that_was_paused_arrive_late_and_are_refused,
         leading::f17_a_wall_clock_that_jumps_by_an_hour_moves_no_lease,
@@ -84,6 +85,7 @@ stories! {
         leading::f21_a_leader_that_is_asked_to_stop_finishes_its_step_and_then_gives_the_lease_back,
         observing::a_hot_loop_is_a_condition_an_event_and_a_metric,
         observing::every_write_is_remembered_with_what_it_changed,
+        people::a_root_that_others_hold_back_says_that_it_goes_and_nothing_is_done_for_it,
         people::f32_a_namespace_that_ends_gets_nothing_new_and_is_let_go,
         time_travel::f12_a_server_restored_from_a_backup_is_noticed_and_put_right,
     }

@@ -164,6 +164,11 @@ fn progress_condition(
         .and_then(|set| set.metadata.name.as_deref())
         .unwrap_or(name);
     let was_complete = said == Some("NewReplicaSetAvailable");
+    let begins = sets.new.as_ref().is_none_or(is_fresh);
+    // A roll-out that was complete is over. That it is scaled, or loses pods, is none of its business.
+    if was_complete && !begins && after.updated_replicas == after.replicas {
+        return None;
+    }
     let was_late = said == Some(LATE);
     let moved = has_moved(before, after) || last.is_none();
     let progress = if complete {
@@ -172,9 +177,9 @@ fn progress_condition(
             status: "True",
             reason: "NewReplicaSetAvailable",
             message,
-            moved: !was_complete,
+            moved: !was_complete || begins,
         }
-    } else if sets.new.is_none() || moved || (was_complete && !pods_were_lost(before, after)) {
+    } else if sets.new.is_none() || moved || (was_complete && begins) {
         let message = format!("ReplicaSet \"{set_name}\" is progressing.");
         Progress {
             status: "True",
@@ -243,9 +248,10 @@ fn has_moved(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
         || after.available_replicas > before.available_replicas.or(Some(0))
 }
 
-/// A complete Deployment that only lost pods does not start a new roll-out.
-fn pods_were_lost(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
-    before.observed_generation == after.observed_generation
+/// Whether a ReplicaSet was made just now: nobody has looked at it yet.
+fn is_fresh(set: &Arc<ReplicaSet>) -> bool {
+    let seen = set.status.as_ref().and_then(|status| status.observed_generation);
+    seen.unwrap_or(0) == 0
 }
 
 #[derive(Clone, Copy, PartialEq)]

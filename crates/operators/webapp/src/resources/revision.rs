@@ -51,6 +51,8 @@ pub struct Revision {
     pub verdict: Verdict,
     /// What it did wrong, where it failed: the rest of a sentence that begins with its number.
     pub why: Option<String>,
+    /// A hash of the way in which it was rolled out when it failed.
+    way: Option<String>,
     /// The spec and the template, exactly as they are stored.
     data: Value,
 }
@@ -64,6 +66,7 @@ impl Revision {
             number,
             verdict: Verdict::Open,
             why: None,
+            way: None,
             data,
         }
     }
@@ -84,6 +87,7 @@ impl Revision {
             number: stored.revision,
             verdict,
             why: noted(names::WHY_ANNOTATION),
+            way: noted(names::WAY_ANNOTATION),
             data,
         })
     }
@@ -117,10 +121,30 @@ impl Revision {
         stead::decode(&spec)
     }
 
-    /// Notes that it failed, and what it did wrong.
-    pub fn fail(&mut self, why: String) {
+    /// Notes that it failed, what it did wrong, and in what way it was rolled out.
+    pub fn fail(&mut self, why: String, app: &WebApp) {
         self.verdict = Verdict::Failed;
         self.why = Some(why);
+        self.way = Some(way(app));
+    }
+
+    /// Notes that it came up.
+    pub fn succeed(&mut self) {
+        self.reopen();
+        self.verdict = Verdict::Good;
+    }
+
+    /// Forgets how it turned out.
+    pub fn reopen(&mut self) {
+        self.verdict = Verdict::Open;
+        self.why = None;
+        self.way = None;
+    }
+
+    /// Whether it failed when it was rolled out in another way than is wanted now: with another deadline, with other
+    /// steps, by other limits. Then nobody knows whether it would fail again.
+    pub fn failed_in_another_way(&self, app: &WebApp) -> bool {
+        self.verdict == Verdict::Failed && self.way.as_ref().is_some_and(|then| *then != way(app))
     }
 
     /// What it did wrong, as a sentence.
@@ -140,10 +164,10 @@ impl Revision {
             Verdict::Good => Some("good"),
             Verdict::Failed => Some("failed"),
         };
-        let why = self.why.clone().filter(|_| self.verdict == Verdict::Failed);
         let notes = [
             (names::OUTCOME_ANNOTATION, outcome.map(str::to_string)),
-            (names::WHY_ANNOTATION, why),
+            (names::WHY_ANNOTATION, self.why.clone()),
+            (names::WAY_ANNOTATION, self.way.clone()),
         ];
         let notes: BTreeMap<String, String> = notes
             .into_iter()
@@ -170,4 +194,13 @@ fn pod_spec(app: &WebApp) -> Value {
         fields.retain(|name, _| !NOT_OF_THE_POD.contains(&name.as_str()));
     }
     spec
+}
+
+/// A hash of the way in which a new version is rolled out. What happens after a failure is no part of it.
+fn way(app: &WebApp) -> String {
+    let mut strategy = serde_json::to_value(&app.spec.strategy).unwrap_or_default();
+    if let Value::Object(fields) = &mut strategy {
+        fields.remove("onFailure");
+    }
+    names::hash(strategy.to_string().as_bytes())
 }

@@ -93,6 +93,11 @@ fn an_invalid_spec_is_refused_and_its_revert_recovers() {
     world.look();
     assert_eq!(world.ready_condition().reason, "InvalidSpec");
     assert_eq!(world.children, children, "what runs stays");
+    for _ in 0..3 {
+        world.pass(30);
+        world.look();
+    }
+    assert_eq!(world.events, ["RolledOut", "InvalidSpec"], "people are told once");
     world.edit(|spec| spec.image = "nginx:1.25".to_string());
     world.settle();
     assert_eq!(world.phase(), Phase::Ready);

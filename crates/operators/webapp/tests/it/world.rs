@@ -135,19 +135,47 @@ impl World {
 
     /// The newest template makes no progress within its deadline.
     pub fn rollout_is_stuck(&mut self) {
+        self.no_pod_comes_up();
+        self.look();
+        self.pass(self.app.spec.strategy.progress_deadline_seconds.into());
+    }
+
+    /// The Deployment controller made the first pod of the newest template, and it does not come up.
+    pub fn no_pod_comes_up(&mut self) {
         self.set_status(|deployment, wanted| DeploymentStatus {
             observed_generation: deployment.metadata.generation,
             replicas: Some(wanted + 1),
             ready_replicas: Some(wanted),
             available_replicas: Some(wanted),
             updated_replicas: Some(1),
+            ..DeploymentStatus::default()
+        });
+    }
+
+    /// All pods are of the newest template, and so many of them are available. What is said of the Deployment's own
+    /// deadline stays, as it does with Kubernetes.
+    pub fn pods_available(&mut self, available: i32) {
+        self.set_status(|deployment, wanted| DeploymentStatus {
+            observed_generation: deployment.metadata.generation,
+            replicas: Some(wanted),
+            ready_replicas: Some(available.min(wanted)),
+            available_replicas: Some(available.min(wanted)),
+            updated_replicas: Some(wanted),
+            conditions: deployment.status.as_ref().and_then(|status| status.conditions.clone()),
+            ..DeploymentStatus::default()
+        });
+    }
+
+    /// The Deployments say that they have made no progress in time.
+    pub fn deployments_are_late(&mut self) {
+        self.set_status(|deployment, _| DeploymentStatus {
             conditions: Some(vec![DeploymentCondition {
                 type_: "Progressing".to_string(),
                 status: "False".to_string(),
                 reason: Some("ProgressDeadlineExceeded".to_string()),
                 ..DeploymentCondition::default()
             }]),
-            ..DeploymentStatus::default()
+            ..deployment.status.clone().unwrap_or_default()
         });
     }
 

@@ -248,5 +248,31 @@ pub async fn f44_a_field_that_somebody_takes_back_again_and_again_is_left_to_the
         .expect("the cluster does its part");
     world.expect_quiet(&operator).await;
     assert_eq!(world.faults.effective_writes().len(), before, "the war goes on");
+    let told = || {
+        let sent = world.faults.sent();
+        sent.iter()
+            .filter(|sent| sent.is_write() && sent.is_about("events"))
+            .count()
+    };
+    world.expect("people are told", || told() > 0).await;
+    for note in ["one", "two", "three"] {
+        let patch = json!({"metadata": {"labels": {"note": note}}});
+        world
+            .shelves()
+            .patch("poems", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .expect("the cluster does its part");
+        world.expect_quiet(&operator).await;
+    }
+    assert_eq!(told(), 1, "people are told once, and the condition stays");
+    // A new wish is a new question.
+    world.resize("poems", 2).await;
+    world.expect_full("poems", 2).await;
+    let shelf = world.shelves().get("poems").await.expect("the cluster does its part");
+    let conditions = shelf.status.and_then(|status| status.conditions).unwrap_or_default();
+    assert!(
+        !conditions.iter().any(|each| each.type_ == "Contested"),
+        "{conditions:?}"
+    );
     operator.stop().await;
 }

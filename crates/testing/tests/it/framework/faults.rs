@@ -398,6 +398,32 @@ pub async fn f43_a_revoked_permission_is_a_condition_that_names_verb_and_resourc
     operator.stop().await;
 }
 
+pub async fn what_holds_only_once_a_plan_is_carried_out_is_not_said_before(world: World) {
+    let operator = world.operator();
+    world.create_shelf("poems", 1).await;
+    world.expect_full("poems", 1).await;
+    let refusal = Refusal::new(403, "Forbidden", "configmaps are forbidden");
+    world.faults.next(usize::MAX, Fault::Refuse(refusal), |sent| {
+        work(sent) && sent.is_about("configmaps")
+    });
+    world.resize("poems", 2).await;
+    world.expect_condition("poems", "Stalled", "Forbidden").await;
+    let expected = || async {
+        let shelf = world.shelves().get("poems").await.expect("the cluster does its part");
+        let status = shelf.status.expect("a status");
+        (status.expected_pods, status.desired_healthy)
+    };
+    assert_eq!(
+        expected().await,
+        (Some(1), Some(2)),
+        "the one waits for the plan, the other was seen"
+    );
+    world.faults.heal();
+    world.expect_full("poems", 2).await;
+    assert_eq!(expected().await, (Some(2), Some(2)));
+    operator.stop().await;
+}
+
 pub async fn f14_nothing_is_deleted_by_a_plan_that_an_old_cache_made(world: World) {
     let operator = world.operator();
     world.create_shelf("poems", 1).await;

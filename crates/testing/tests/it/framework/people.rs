@@ -5,7 +5,8 @@ use super::world::{SOON, World};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
 use stead::Namespaces;
 use stead_test::faults::Sent;
 use stead_test::wait;
@@ -74,5 +75,46 @@ pub async fn f32_a_namespace_that_ends_gets_nothing_new_and_is_let_go(world: Wor
     let created = |sent: &Sent| sent.code == Some(201) && !sent.is_about("events");
     let created: Vec<_> = world.faults.sent().into_iter().filter(created).collect();
     assert!(created.is_empty(), "created in a namespace that ends: {created:?}");
+    operator.stop().await;
+}
+
+pub async fn a_root_that_others_hold_back_says_that_it_goes_and_nothing_is_done_for_it(world: World) {
+    let operator = world.operator();
+    let mut held = shelf("poems", 2);
+    held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
+    world
+        .shelves()
+        .create(&PostParams::default(), &held)
+        .await
+        .expect("a shelf");
+    world.expect_full("poems", 2).await;
+    world
+        .shelves()
+        .delete("poems", &DeleteParams::default())
+        .await
+        .expect("a deletion");
+    world.expect_condition("poems", "Reconciling", "Leaving").await;
+    world
+        .books()
+        .delete("poems-1", &DeleteParams::default())
+        .await
+        .expect("a deletion");
+    world.expect_quiet(&operator).await;
+    assert_eq!(world.books_on("poems").await, ["poems-0 of 2"], "no book comes back");
+    let released = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    world
+        .shelves()
+        .patch("poems", &PatchParams::default(), &released)
+        .await
+        .expect("an accepted change");
+    wait::until("the shelf is gone", SOON, || async {
+        match world.shelves().get_opt("poems").await {
+            Ok(None) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .expect("a shelf that goes");
+    world.expect_quiet(&operator).await;
     operator.stop().await;
 }

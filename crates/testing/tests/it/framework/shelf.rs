@@ -84,10 +84,17 @@ impl Operator for Librarian {
             }
         }
         let mut conditions = Conditions::new(root.metadata.generation, now);
-        conditions.progress(Progress::Ready {
-            reason: "Full".to_owned(),
-            message: format!("{books} books"),
+        conditions.progress(match root.metadata.deletion_timestamp {
+            None => Progress::Ready {
+                reason: "Full".to_owned(),
+                message: format!("{books} books"),
+            },
+            Some(_) => Progress::Reconciling {
+                reason: "Leaving".to_owned(),
+                message: "it goes".to_owned(),
+            },
         });
+        let plan = plan.when_done(&["expectedPods"]);
         plan.status(json!({
             "currentHealthy": books,
             "desiredHealthy": books,

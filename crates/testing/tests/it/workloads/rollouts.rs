@@ -175,6 +175,27 @@ async fn the_time_of_a_pause_does_not_count_towards_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_roll_out_that_is_complete_stays_so_however_the_deployment_is_scaled() {
+    let cluster = cluster().await;
+    deployment(&cluster, 1, json!({}), json!({"progressDeadlineSeconds": 30})).await;
+    until(&cluster, "deployments/web", minutes(1), rolled_out(1)).await;
+    make(&cluster, "resourcequotas", "full", json!({"hard": {"pods": "1"}})).await;
+    until(&cluster, "resourcequotas/full", SOON, |quota| {
+        quota["status"]["hard"]["pods"] == "1"
+    })
+    .await;
+    change(&cluster, "deployments/web", json!({"spec": {"replicas": 3}})).await;
+    until(&cluster, "deployments/web", SOON, |web| {
+        condition(web, "ReplicaFailure", "True")
+    })
+    .await;
+    stays(&cluster, "deployments/web", minutes(2), |web| {
+        reason(web, "Progressing") == "NewReplicaSetAvailable"
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_is_late_stays_so_while_it_is_paused() {
     let cluster = cluster().await;
     let soon = merged(rolling(json!(1), json!(0)), json!({"progressDeadlineSeconds": 30}));
