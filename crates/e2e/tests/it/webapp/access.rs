@@ -325,20 +325,24 @@ async fn replace_a_failing_pod(stage: &Stage) {
 
 /// The same news twice is one event that counts.
 async fn repeat_an_event(stage: &Stage) {
-    // The webhooks are not reachable here; without them only the operator sees this mistake.
-    for note in ["one", "two", "three"] {
-        let app = json!({"apiVersion": "stead.dev/v1", "kind": "WebApp",
-            "metadata": {"name": "mistaken", "namespace": "default", "annotations": {"note": note}},
-            "spec": {"image": "nginx:1.27", "podLabels": {"size": "größe"}}});
-        apply(&stage.client, app).await;
-        until("the mistake is told", PATIENCE, || async {
+    let theirs = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "taken", "namespace": "default"}, "spec": {"ports": [{"port": 80}]}});
+    apply(&stage.client, theirs).await;
+    for replicas in 1..4 {
+        stage
+            .put("default", "taken", json!({"image": "nginx:1.27", "replicas": replicas}))
+            .await;
+        until("it is told that the name is taken", PATIENCE, || async {
             let app = stage
                 .apps("default")
-                .get("mistaken")
+                .get("taken")
                 .await
                 .map_err(|error| error.to_string())?;
-            let told = app.status.is_some_and(|status| !status.conditions.is_empty());
-            told.then_some(()).ok_or("not yet".to_string())
+            let status = app.status.unwrap_or_default();
+            let told = stead_machinery::conditions::get(&status.conditions, "Ready").is_some_and(|ready| {
+                ready.reason == "NameTaken" && ready.observed_generation == app.metadata.generation
+            });
+            told.then_some(()).ok_or_else(|| format!("{:?}", status.conditions))
         })
         .await
         .expect("a condition");
