@@ -7,12 +7,15 @@ use crate::cache::Namespaces;
 use crate::leader::LeaderElection;
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The configuration of an operator, complete and valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
     /// Where the Lease is, if a leader is elected.
     pub election: Option<String>,
+    /// How long others wait for a silent leader, how long that goes on without renewing, and how often it tries.
+    pub times: ElectionTimes,
     /// Where the operator works.
     pub namespaces: Namespaces,
     /// None: not served.
@@ -23,6 +26,17 @@ pub struct Configuration {
     pub webhooks: Option<SocketAddr>,
     /// How log lines look.
     pub log_format: LogFormat,
+}
+
+/// The times of an election, as [`LeaderElection`] has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElectionTimes {
+    /// How long others wait for a leader that is silent.
+    pub lease: Duration,
+    /// A leader that could not renew for so long stops writing.
+    pub renew_deadline: Duration,
+    /// The pause between attempts.
+    pub retry: Duration,
 }
 
 /// How log lines look.
@@ -44,6 +58,12 @@ pub struct Overrides {
     pub leader_elect: Option<bool>,
     /// Where the Lease is.
     pub leader_election_namespace: Option<String>,
+    /// How long others wait for a leader that is silent, such as `15s`.
+    pub leader_election_lease_duration: Option<String>,
+    /// How long a leader goes on that cannot renew.
+    pub leader_election_renew_deadline: Option<String>,
+    /// The pause between its attempts.
+    pub leader_election_retry_period: Option<String>,
     /// Where the operator works.
     pub namespaces: Option<Vec<String>>,
     /// `HOST:PORT` of `/metrics`; `0`: nowhere.
@@ -103,6 +123,9 @@ impl Overrides {
         Ok(Overrides {
             leader_elect,
             leader_election_namespace: get("STEAD_LEADER_ELECTION_NAMESPACE"),
+            leader_election_lease_duration: get("STEAD_LEADER_ELECTION_LEASE_DURATION"),
+            leader_election_renew_deadline: get("STEAD_LEADER_ELECTION_RENEW_DEADLINE"),
+            leader_election_retry_period: get("STEAD_LEADER_ELECTION_RETRY_PERIOD"),
             namespaces: get("STEAD_NAMESPACES").map(|list| split(&list)),
             metrics_bind_address: get("STEAD_METRICS_BIND_ADDRESS"),
             health_probe_bind_address: get("STEAD_HEALTH_PROBE_BIND_ADDRESS"),
@@ -116,6 +139,15 @@ impl Overrides {
         Overrides {
             leader_elect: self.leader_elect.or(before.leader_elect),
             leader_election_namespace: self.leader_election_namespace.or(before.leader_election_namespace),
+            leader_election_lease_duration: self
+                .leader_election_lease_duration
+                .or(before.leader_election_lease_duration),
+            leader_election_renew_deadline: self
+                .leader_election_renew_deadline
+                .or(before.leader_election_renew_deadline),
+            leader_election_retry_period: self
+                .leader_election_retry_period
+                .or(before.leader_election_retry_period),
             namespaces: self.namespaces.or(before.namespaces),
             metrics_bind_address: self.metrics_bind_address.or(before.metrics_bind_address),
             health_probe_bind_address: self.health_probe_bind_address.or(before.health_probe_bind_address),
@@ -151,8 +183,21 @@ impl Configuration {
         let election_namespace = said
             .leader_election_namespace
             .unwrap_or_else(|| own_namespace.to_owned());
+        let usual = LeaderElection::new("", &election_namespace);
+        let election = LeaderElection {
+            lease: duration(LEASE, said.leader_election_lease_duration, usual.lease)?,
+            renew_deadline: duration(RENEW, said.leader_election_renew_deadline, usual.renew_deadline)?,
+            retry: duration(RETRY, said.leader_election_retry_period, usual.retry)?,
+            ..usual
+        };
+        election.check().map_err(|error| wrong(LEASE, error.to_string()))?;
         Ok(Configuration {
             election: said.leader_elect.unwrap_or(false).then_some(election_namespace),
+            times: ElectionTimes {
+                lease: election.lease,
+                renew_deadline: election.renew_deadline,
+                retry: election.retry,
+            },
             namespaces,
             metrics: address("--metrics-bind-address", said.metrics_bind_address)?,
             probes: address("--health-probe-bind-address", said.health_probe_bind_address)?,
@@ -163,9 +208,17 @@ impl Configuration {
 
     /// The election, if one was asked for, with a Lease of this name.
     pub fn leader_election(&self, lease: &str) -> Option<LeaderElection> {
-        self.election
-            .as_ref()
-            .map(|namespace| LeaderElection::new(lease, namespace))
+        let ElectionTimes {
+            lease: length,
+            renew_deadline,
+            retry,
+        } = self.times;
+        self.election.as_ref().map(|namespace| LeaderElection {
+            lease: length,
+            renew_deadline,
+            retry,
+            ..LeaderElection::new(lease, namespace)
+        })
     }
 }
 
@@ -175,6 +228,19 @@ pub fn split(list: &str) -> Vec<String> {
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .collect()
+}
+
+const LEASE: &str = "--leader-election-lease-duration";
+const RENEW: &str = "--leader-election-renew-deadline";
+const RETRY: &str = "--leader-election-retry-period";
+
+/// A time such as `15s`, `1m30s` or `500ms`.
+fn duration(setting: &str, text: Option<String>, usual: Duration) -> Result<Duration, ConfigurationError> {
+    let Some(text) = text else { return Ok(usual) };
+    let parsed = text.parse::<jiff::SignedDuration>().ok();
+    parsed
+        .and_then(|parsed| Duration::try_from(parsed).ok())
+        .ok_or_else(|| wrong(setting, format!("`{text}` is not a time such as 15s")))
 }
 
 /// `HOST:PORT`, `:PORT` for every interface, `0` for not at all.
@@ -212,6 +278,27 @@ mod tests {
             Namespaces::Only(vec!["c".to_owned(), "d".to_owned()])
         );
         assert_eq!(configuration.metrics, None);
+    }
+
+    #[test]
+    fn the_times_of_an_election_can_be_set_and_make_sense() {
+        let file = "leaderElect: true\nleaderElectionLeaseDuration: 1m\nleaderElectionRenewDeadline: 40s";
+        let configuration = Configuration::new(Overrides::from_file(file).unwrap(), "ours").unwrap();
+        let election = configuration.leader_election("us").unwrap();
+        assert_eq!(
+            (election.lease, election.renew_deadline, election.retry),
+            (Duration::from_secs(60), Duration::from_secs(40), Duration::from_secs(2))
+        );
+        let said = |file: &str| Configuration::new(Overrides::from_file(file).unwrap(), "ours").unwrap_err();
+        let short = said("leaderElectionLeaseDuration: 5s").to_string();
+        assert!(
+            short.starts_with("--leader-election-lease-duration: the lease (5s) must be longer"),
+            "{short}"
+        );
+        assert_eq!(
+            said("leaderElectionRetryPeriod: soon").to_string(),
+            "--leader-election-retry-period: `soon` is not a time such as 15s"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::writer::Written;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,8 +82,43 @@ pub struct History {
 
 #[derive(Default)]
 struct Stories {
-    by_key: HashMap<Key, Story>,
-    order: VecDeque<Key>,
+    /// Each with the turn in which something last happened to it.
+    by_key: HashMap<Key, (u64, Story)>,
+    /// The same, the one that was quiet for longest first.
+    by_turn: BTreeMap<u64, Key>,
+    turns: u64,
+}
+
+impl Stories {
+    /// The story of a key to which something happened, which makes room for it if need be.
+    fn moved(&mut self, key: &Key) -> &mut Story {
+        self.turns += 1;
+        let turn = self.turns;
+        match self.by_key.get(key) {
+            Some((before, _)) => {
+                self.by_turn.remove(before);
+            }
+            None if self.by_key.len() >= KEYS_KEPT => {
+                if let Some((_, quietest)) = self.by_turn.pop_first() {
+                    self.by_key.remove(&quietest);
+                }
+            }
+            None => {}
+        }
+        self.by_turn.insert(turn, key.clone());
+        let (known, story) = self.by_key.entry(key.clone()).or_default();
+        *known = turn;
+        story
+    }
+
+    /// The story of a key to which nothing happened. It takes nobody's place.
+    fn unmoved(&mut self, key: &Key) -> Option<&mut Story> {
+        match self.by_key.contains_key(key) {
+            true => self.by_key.get_mut(key).map(|(_, story)| story),
+            false if self.by_key.len() < KEYS_KEPT => Some(self.moved(key)),
+            false => None,
+        }
+    }
 }
 
 impl History {
@@ -111,17 +146,14 @@ impl History {
         }
         let run = Arc::new(run);
         let mut stories = self.stories.lock();
-        if !stories.by_key.contains_key(key) {
-            stories.order.push_back(key.clone());
-            if stories.order.len() > KEYS_KEPT
-                && let Some(oldest) = stories.order.pop_front()
-            {
-                stories.by_key.remove(&oldest);
-            }
-        }
-        let story = stories.by_key.entry(key.clone()).or_default();
+        let unchanged = run.writes.is_empty() && run.failed.is_none();
+        let story = match unchanged {
+            true => stories.unmoved(key),
+            false => Some(stories.moved(key)),
+        };
+        let Some(story) = story else { return };
         story.runs += 1;
-        match run.writes.is_empty() && run.failed.is_none() {
+        match unchanged {
             true => story.unchanged += 1,
             false => {
                 if story.notable.len() == RUNS_KEPT {
@@ -135,12 +167,12 @@ impl History {
 
     /// What is remembered of a key.
     pub fn of(&self, key: &Key) -> Option<Story> {
-        self.stories.lock().by_key.get(key).cloned()
+        self.stories.lock().by_key.get(key).map(|(_, story)| story.clone())
     }
 
-    /// Every key that is remembered.
+    /// Every key that is remembered, the one that was quiet for longest first.
     pub fn keys(&self) -> Vec<Key> {
-        self.stories.lock().order.iter().cloned().collect()
+        self.stories.lock().by_turn.values().cloned().collect()
     }
 }
 
@@ -151,4 +183,43 @@ fn is_zero(count: &usize) -> bool {
 
 fn milliseconds<S: serde::Serializer>(took: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(took.as_secs_f64() * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(failed: Option<crate::Class>) -> Run {
+        Run {
+            id: String::new(),
+            at: Timestamp::UNIX_EPOCH,
+            took: Duration::ZERO,
+            reasons: Vec::new(),
+            outcome: String::new(),
+            failed,
+            writes: Vec::new(),
+            further_writes: 0,
+            plan: None,
+        }
+    }
+
+    #[test]
+    fn the_key_that_was_quiet_for_longest_is_forgotten_and_runs_that_changed_nothing_push_nobody_out() {
+        let history = History::default();
+        let key = |number: usize| Key::namespaced("a", &number.to_string());
+        let failed = || run(Some(crate::Class::Transient));
+        for number in 0..KEYS_KEPT {
+            history.record(&key(number), failed());
+        }
+        // The first one is busy, and the second only looked at.
+        history.record(&key(0), failed());
+        history.record(&key(1), run(None));
+        history.record(&key(KEYS_KEPT), run(None));
+        assert!(history.of(&key(KEYS_KEPT)).is_none(), "nothing happened to it");
+        history.record(&key(KEYS_KEPT + 1), failed());
+        assert!(history.of(&key(1)).is_none(), "the quietest makes way");
+        let busy = history.of(&key(0)).unwrap();
+        assert_eq!((busy.runs, busy.notable.len()), (2, 2));
+        assert_eq!(history.keys().len(), KEYS_KEPT);
+    }
 }

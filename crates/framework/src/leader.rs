@@ -9,7 +9,7 @@ mod election;
 mod fence;
 
 pub use candidate::{Candidate, Decision, Seen};
-pub use election::{Election, LeaderElection};
+pub use election::{Election, LeaderElection, TimesError};
 pub use fence::{Fence, NotLeader};
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use stead::telemetry::{self, Exporter};
 use stead::webhook::{Target, WebhookOptions};
 use stead::{Manager, ManagerBuilder};
 use stead_webapp::WebAppOperator;
+use stead_webapp::requests::Reach;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -46,6 +47,15 @@ pub struct Arguments {
     /// Where the Lease is (default: the operator's own namespace, outside a cluster `default`)
     #[arg(long, value_name = "NS")]
     leader_election_namespace: Option<String>,
+    /// How long other replicas wait for a leader that is silent [default: 15s]
+    #[arg(long, value_name = "TIME")]
+    leader_election_lease_duration: Option<String>,
+    /// How long a leader goes on that cannot renew its Lease [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    leader_election_renew_deadline: Option<String>,
+    /// The pause between two attempts to renew or to take the Lease [default: 2s]
+    #[arg(long, value_name = "TIME")]
+    leader_election_retry_period: Option<String>,
     /// Work in these namespaces only, separated by commas
     #[arg(long, value_name = "LIST")]
     namespaces: Option<String>,
@@ -138,7 +148,7 @@ async fn serve(
         builder = webhooks(builder, address, &namespace)?;
     }
     let manager = builder.build();
-    WebAppOperator::add_to(&manager);
+    WebAppOperator::add_with(&manager, Reach::directly(pod_namespace()));
     let lookout = lookout::Lookout {
         client,
         server,
@@ -177,6 +187,9 @@ fn said(arguments: &Arguments) -> Result<Overrides> {
     let flags = Overrides {
         leader_elect: arguments.leader_elect,
         leader_election_namespace: arguments.leader_election_namespace.clone(),
+        leader_election_lease_duration: arguments.leader_election_lease_duration.clone(),
+        leader_election_renew_deadline: arguments.leader_election_renew_deadline.clone(),
+        leader_election_retry_period: arguments.leader_election_retry_period.clone(),
         namespaces: arguments.namespaces.as_deref().map(configuration::split),
         metrics_bind_address: arguments.metrics_bind_address.clone(),
         health_probe_bind_address: arguments.health_probe_bind_address.clone(),
@@ -234,12 +247,15 @@ fn identity() -> String {
 }
 
 fn own_namespace() -> String {
+    pod_namespace().unwrap_or_else(|| "default".to_owned())
+}
+
+/// The namespace of the pod that the operator is, where it is one.
+fn pod_namespace() -> Option<String> {
     let given = std::env::var("POD_NAMESPACE").ok();
     let mounted = || std::fs::read_to_string(Path::new(OWN_NAMESPACE)).ok();
     let found = given.or_else(mounted).map(|name| name.trim().to_owned());
-    found
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "default".to_owned())
+    found.filter(|name| !name.is_empty())
 }
 
 /// Lines on standard error, and traces to a collector if the environment names one.

@@ -19,13 +19,22 @@ const WAR_WINDOW: Duration = Duration::from_secs(600);
 const SAME_WRITE: usize = 10;
 /// ...within this time is a loop.
 const LOOP_WINDOW: Duration = Duration::from_secs(60);
-/// Objects that are remembered.
+/// Beyond so many objects those are forgotten with which nothing happens...
 const KEPT: usize = 10_000;
+/// ...and beyond so many all of them: there is no memory for so many fights.
+const MOST: usize = 10 * KEPT;
 
 /// What is known of fights.
 #[derive(Default)]
 pub(crate) struct Wars {
-    objects: Mutex<HashMap<(Kind, Key), Front>>,
+    objects: Mutex<Objects>,
+}
+
+#[derive(Default)]
+struct Objects {
+    fronts: HashMap<(Kind, Key), Front>,
+    /// How many there may be before the idle ones are looked for again.
+    room: usize,
 }
 
 #[derive(Default)]
@@ -38,7 +47,7 @@ struct Front {
 impl Wars {
     /// Somebody changed fields that we had set. The answer: which of them we leave alone from now on.
     pub fn taken_back(&self, kind: &Kind, key: &Key, fields: &[(String, u64)], now: Instant) -> Vec<String> {
-        self.with(kind, key, |front| {
+        self.with(kind, key, now, |front| {
             let mut lost = Vec::new();
             for field in fields {
                 let times = front.fields.entry(field.clone()).or_default();
@@ -62,7 +71,7 @@ impl Wars {
     /// Fields of an object that were left alone for this wish.
     pub fn conceded(&self, kind: &Kind, key: &Key, wish_at: impl Fn(&str) -> u64) -> Vec<String> {
         let objects = self.objects.lock();
-        let Some(front) = objects.get(&(kind.clone(), key.clone())) else {
+        let Some(front) = objects.fronts.get(&(kind.clone(), key.clone())) else {
             return Vec::new();
         };
         let lost = front
@@ -76,7 +85,7 @@ impl Wars {
 
     /// Whether a write was made so often that making it again would be a loop.
     pub fn is_loop(&self, kind: &Kind, key: &Key, write: u64, now: Instant) -> bool {
-        self.with(kind, key, |front| {
+        self.with(kind, key, now, |front| {
             while front
                 .writes
                 .front()
@@ -90,7 +99,7 @@ impl Wars {
 
     /// A write was made. One that was refused changed nothing, and trying it again is no loop.
     pub fn wrote(&self, kind: &Kind, key: &Key, write: u64, now: Instant) {
-        self.with(kind, key, |front| {
+        self.with(kind, key, now, |front| {
             // More than this are a loop of any kind; the oldest tell nothing new.
             if front.writes.len() >= 4 * SAME_WRITE {
                 front.writes.pop_front();
@@ -99,12 +108,37 @@ impl Wars {
         });
     }
 
-    fn with<T>(&self, kind: &Kind, key: &Key, act: impl FnOnce(&mut Front) -> T) -> T {
+    fn with<T>(&self, kind: &Kind, key: &Key, now: Instant, act: impl FnOnce(&mut Front) -> T) -> T {
         let mut objects = self.objects.lock();
-        if objects.len() >= KEPT {
-            objects.clear();
+        objects.make_room(now);
+        act(objects.fronts.entry((kind.clone(), key.clone())).or_default())
+    }
+}
+
+impl Objects {
+    fn make_room(&mut self, now: Instant) {
+        if self.fronts.len() < self.room.max(KEPT) {
+            return;
         }
-        act(objects.entry((kind.clone(), key.clone())).or_default())
+        self.fronts.retain(|_, front| !front.is_idle(now));
+        if self.fronts.len() >= MOST {
+            self.fronts.clear();
+        }
+        // Going through all of them pays only when as many again have come.
+        self.room = self.fronts.len() * 2;
+    }
+}
+
+impl Front {
+    /// Whether forgetting it changes nothing: no fight is on or was lost, and no write counts any more.
+    fn is_idle(&self, now: Instant) -> bool {
+        let recent = |then: &Instant, window: Duration| now.saturating_duration_since(*then) <= window;
+        let fights = self
+            .fields
+            .values()
+            .any(|times| times.len() >= TAKEN_BACK || times.back().is_some_and(|then| recent(then, WAR_WINDOW)));
+        let writes = self.writes.back().is_some_and(|(_, then)| recent(then, LOOP_WINDOW));
+        !fights && !writes
     }
 }
 
@@ -133,6 +167,23 @@ mod tests {
             wars.conceded(&kind, &key, |_| 8).is_empty(),
             "a new wish is a new question"
         );
+    }
+
+    #[test]
+    fn a_lost_fight_is_remembered_however_many_other_objects_are_written() {
+        let (wars, (kind, key), now) = (Wars::default(), book(), Instant::now());
+        for _ in 0..TAKEN_BACK {
+            wars.taken_back(&kind, &key, &[("/data/of".to_owned(), 7)], now);
+        }
+        let later = now + Duration::from_secs(3600);
+        for number in 0..3 * KEPT {
+            let other = Key::namespaced("a", &number.to_string());
+            wars.wrote(&kind, &other, 1, now + Duration::from_millis(number as u64 * 100));
+        }
+        assert_eq!(wars.conceded(&kind, &key, |_| 7), ["/data/of"]);
+        wars.wrote(&kind, &key, 1, later);
+        let kept = wars.objects.lock().fronts.len();
+        assert!(kept < 2 * KEPT, "{kept} are kept");
     }
 
     #[test]

@@ -43,6 +43,37 @@ impl LeaderElection {
             retry: Duration::from_secs(2),
         }
     }
+
+    /// Whether a leader has always stopped before another one starts, and tries often enough to go on. What is wrong, if
+    /// not.
+    pub fn check(&self) -> Result<(), TimesError> {
+        let LeaderElection {
+            lease,
+            renew_deadline,
+            retry,
+            ..
+        } = *self;
+        match lease > renew_deadline && renew_deadline > retry && !retry.is_zero() {
+            true => Ok(()),
+            false => Err(TimesError {
+                lease,
+                renew_deadline,
+                retry,
+            }),
+        }
+    }
+}
+
+/// Times with which two could lead at once, or nobody for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the lease ({lease:?}) must be longer than the renew deadline ({renew_deadline:?}), and that longer than the pause \
+     between attempts ({retry:?})"
+)]
+pub struct TimesError {
+    lease: Duration,
+    renew_deadline: Duration,
+    retry: Duration,
 }
 
 /// One replica's part in the election.
@@ -206,7 +237,7 @@ impl Election {
         let before = current.and_then(|lease| lease.spec.clone()).unwrap_or_default();
         let ours = before.holder_identity.as_deref() == Some(&self.identity);
         let transitions = before.lease_transitions.unwrap_or(0);
-        let seconds = i32::try_from(self.settings.lease.as_secs().max(1)).unwrap_or(i32::MAX);
+        let seconds = whole_seconds(self.settings.lease);
         Lease {
             metadata: current
                 .map(|lease| lease.metadata.clone())
@@ -229,6 +260,12 @@ impl Election {
             }),
         }
     }
+}
+
+/// How long others shall wait. A Lease has whole seconds only: never fewer than the holder counts on.
+pub(super) fn whole_seconds(lease: Duration) -> i32 {
+    let whole = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
+    i32::try_from(whole.max(1)).unwrap_or(i32::MAX)
 }
 
 fn seen(lease: &Lease) -> Seen {

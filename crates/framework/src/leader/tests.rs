@@ -70,3 +70,32 @@ async fn f16_a_fence_closes_by_itself_when_nobody_renews() {
         .unwrap();
     assert_eq!(fence.check(), Err(NotLeader));
 }
+
+#[test]
+fn others_wait_at_least_as_long_as_a_holder_counts_on() {
+    let published = |milliseconds| election::whole_seconds(Duration::from_millis(milliseconds));
+    assert_eq!(
+        [published(1900), published(2000), published(2001), published(0)],
+        [2, 2, 3, 1]
+    );
+}
+
+#[test]
+fn times_with_which_two_could_lead_are_refused() {
+    let times = |lease, renew_deadline, retry| {
+        let times = LeaderElection {
+            lease: Duration::from_secs(lease),
+            renew_deadline: Duration::from_secs(renew_deadline),
+            retry: Duration::from_secs(retry),
+            ..LeaderElection::new("a", "b")
+        };
+        times.check().map_err(|error| error.to_string())
+    };
+    assert!(times(15, 10, 2).is_ok());
+    assert!(times(10, 10, 2).is_err() && times(15, 2, 2).is_err() && times(15, 10, 0).is_err());
+    let told = times(5, 10, 2).unwrap_err();
+    assert!(
+        told.starts_with("the lease (5s) must be longer than the renew deadline (10s)"),
+        "{told}"
+    );
+}

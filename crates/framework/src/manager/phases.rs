@@ -50,6 +50,11 @@ impl Manager {
     /// Dropping the future ends everything that it started, at once and without a word to anybody, as a crash
     /// would: the Lease is not given back.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), crate::Error> {
+        if let Some(election) = &self.options.election {
+            election
+                .check()
+                .map_err(|error| crate::Error::new(crate::Class::UserMistake, error.to_string()))?;
+        }
         let mut running = Running::new(&self);
         let working = async {
             for phase in [Phase::Probes, Phase::Webhooks, Phase::Caches] {

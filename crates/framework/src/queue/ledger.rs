@@ -253,6 +253,10 @@ impl Ledger {
         {
             entry.backing_off_until = None;
         }
+        // Whoever asked for an earlier look while the key ran waits for the backoff as well.
+        if let Some(until) = entry.backing_off_until {
+            entry.wanted_at = entry.wanted_at.filter(|wanted| *wanted >= until);
+        }
         let backs_off = entry.backing_off_until.is_some();
         if let Some((delay, wake)) = wish {
             remember(entry, wake);

@@ -257,3 +257,15 @@ proptest::proptest! {
         proptest::prop_assert_eq!(ledger.entries_known(), 0);
     }
 }
+
+#[test]
+fn a_look_that_was_asked_for_while_the_key_ran_does_not_shorten_its_backoff() {
+    let now = Instant::now();
+    let mut ledger = Ledger::new(Settings::default());
+    ledger.add(key("a"), Class::Normal, woken(), now);
+    assert_eq!(ready(&mut ledger, now).as_deref(), Some("a"));
+    ledger.add_after(key("a"), Duration::from_millis(10), woken(), now);
+    ledger.done(&key("a"), Verdict::Failed { not_before: None }, now);
+    assert_eq!(ready(&mut ledger, now + Duration::from_millis(100)), None);
+    assert_eq!(ready(&mut ledger, now + Duration::from_secs(2)).as_deref(), Some("a"));
+}

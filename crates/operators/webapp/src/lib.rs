@@ -11,6 +11,7 @@ pub mod gauges;
 pub mod names;
 pub mod observe;
 pub mod plan;
+pub mod recovery;
 pub mod references;
 pub mod replicas;
 pub mod requests;

@@ -5,7 +5,7 @@ use crate::gauges;
 use crate::names::{self, Track};
 use crate::plan;
 use crate::references::{self, Digested};
-use crate::requests::{self, Dial};
+use crate::requests::{self, Reach, Told};
 use crate::resources;
 use crate::resources::revision::{Revision, wanted_hash};
 use crate::rollout;
@@ -47,7 +47,7 @@ pub struct WebAppOperator {
     rules: Store<Foreign<PrometheusRule>>,
     namespaces: Namespaces,
     usage: Looks,
-    dial: Dial,
+    reach: Reach,
 }
 
 /// Every kind of which a WebApp owns objects.
@@ -73,11 +73,11 @@ impl WebAppOperator {
 
     /// Adds the operator's controller to a manager.
     pub fn add_to(manager: &Manager) {
-        Self::add_with(manager, requests::directly());
+        Self::add_with(manager, Reach::directly(None));
     }
 
-    /// The same where the operator is not on the network of its pods.
-    pub fn add_with(manager: &Manager, dial: Dial) {
+    /// The same where the operator reaches pods in another way, or is one itself.
+    pub fn add_with(manager: &Manager, reach: Reach) {
         let cache = manager.cache();
         let pods = cache.watch(Watch::all().labels(PODS));
         let operator = WebAppOperator {
@@ -94,7 +94,7 @@ impl WebAppOperator {
             rules: cache.watch(Watch::all().optional()),
             namespaces: cache.namespaces().clone(),
             usage: Looks::default(),
-            dial,
+            reach,
         };
         let apps = cache.store();
         gauges::show(manager.metrics(), &apps);
@@ -152,10 +152,11 @@ impl Operator for WebAppOperator {
         let revisions: Vec<Revision> = stored.iter().filter_map(|stored| Revision::read(stored)).collect();
         Ok(Seen {
             stable: owned(Track::Stable),
-            failed_requests: match &canary {
-                Some(_) => self.failed_requests(app, &pods).await,
+            requests: match &canary {
+                Some(_) => self.requests(app, &pods).await,
                 None => None,
             },
+            home: self.reach.home.clone(),
             canary,
             usage: self.usage(context, app, &pods).await,
             optional: OptionalKinds {
@@ -184,14 +185,14 @@ impl WebAppOperator {
         }
     }
 
-    /// The share of failed requests to canary pods, where the spec names the metric that counts them.
-    async fn failed_requests(&self, app: &WebApp, pods: &[Arc<Pod>]) -> Option<f64> {
+    /// What canary pods tell of the requests to them, where the spec names the metric that counts them.
+    async fn requests(&self, app: &WebApp, pods: &[Arc<Pod>]) -> Option<Told> {
         let rate = app.spec.strategy.canary.as_ref()?.error_rate.as_ref()?;
         let (port, path) = resources::metrics(app)?;
         let wanted = wanted_hash(app);
         let on_trial = |pod: &&Pod| rollout::is_on_trial(pod, &wanted);
         let trial: Vec<&Pod> = pods.iter().map(AsRef::as_ref).filter(on_trial).collect();
-        requests::failed_percent(&self.dial, &trial, port, &path, rate).await
+        Some(requests::ask(&self.reach.dial, &trial, port, &path, rate).await)
     }
 
     /// Nodes that pods should leave, looked for only where the spec wants that.

@@ -3,6 +3,7 @@
 use crate::deadline;
 use crate::foreign::{Foreign, HttpRoute, PrometheusRule, ServiceMonitor};
 use crate::names::Track;
+use crate::recovery;
 use crate::replicas::{self, Replicas};
 use crate::resources::deployment::{self, Wanted};
 use crate::resources::revision::Verdict;
@@ -12,13 +13,11 @@ use crate::seen::Seen;
 use crate::situation::Situation;
 use crate::status;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
 use stead::{Dependency, Key, Kind, Ownership, Plan, Prune};
 use stead_apis::WebApp;
-use stead_apis::webapp::autopilot::BadNodes;
 use stead_apis::webapp::validate;
 
 /// However quiet it is, every WebApp is looked at again after this long.
@@ -55,7 +54,7 @@ pub fn webapp(app: &WebApp, seen: &Seen, now: Timestamp) -> Plan {
     let situation = Situation::of(app, seen, replicas, decision);
     let plan = children(app, &situation);
     let plan = news(app, &situation, plan);
-    let plan = recover(app, &situation, now, plan);
+    let plan = recovery::recover(app, &situation, now, plan);
     plan.status(status::observed(app, &situation, now))
         // A step of a canary that could not be taken has not passed.
         .when_done(&["canary"])
@@ -69,7 +68,8 @@ fn children(app: &WebApp, situation: &Situation<'_>) -> Plan {
         plan = plan.child(revision.object(app));
     }
     // What leads to the pods fits those that run.
-    plan = plan.child(service::build(&situation.running));
+    let beside = situation.beside.as_ref();
+    plan = plan.child(service::build(&situation.running, beside));
     for files in all_files(app, situation) {
         plan = plan.child(files);
     }
@@ -84,7 +84,7 @@ fn children(app: &WebApp, situation: &Situation<'_>) -> Plan {
     if let Some(ingress) = ingress::build(app) {
         plan = plan.child(ingress);
     }
-    if let Some(policy) = network_policy::build(app) {
+    if let Some(policy) = network_policy::build(app, beside, situation.seen.home.as_deref()) {
         plan = plan.child(policy);
     }
     let optional = situation.seen.optional;
@@ -121,12 +121,12 @@ fn all_files(app: &WebApp, situation: &Situation<'_>) -> Vec<ConfigMap> {
     all
 }
 
-/// The Deployments. While something that the pods need is missing, what runs stays as it is and nothing new starts:
-/// the pods would only fail, and roll a second time when it appears.
+/// The Deployments. While something that the pods need is missing, pods stay what they are and nothing new is rolled out:
+/// the pods would only fail, and roll a second time when it appears. How many there are is another question.
 fn deployments(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan {
     let missing = situation.missing();
     if !missing.is_empty() {
-        return plan
+        return as_they_are(app, situation, plan)
             .prune(Prune::Nothing)
             .wait_for(Dependency::condition(missing.join(", ")));
     }
@@ -151,6 +151,34 @@ fn deployments(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan 
             config: situation.trial_references.hash.clone(),
         };
         plan = plan.child(deployment::build(app, wanted));
+    }
+    plan
+}
+
+/// The Deployments as they are, with as many pods as are wanted now.
+fn as_they_are(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan {
+    let seen = situation.seen;
+    let stable = seen
+        .stable
+        .as_deref()
+        .map(|found| (Track::Stable, found, situation.stable_replicas()));
+    let trial = seen.canary.as_deref().zip(situation.trial());
+    let trial = trial.filter(|(found, (trial, _))| rollout::revision_of(found) == Some(trial.hash.as_str()));
+    let trial = trial.map(|(found, (_, count))| (Track::Canary, found, Some(count)));
+    for (track, found, replicas) in stable.into_iter().chain(trial) {
+        let runs = rollout::revision_of(found);
+        let revisions = &situation.decision.revisions;
+        // One whose revision is not kept any more is left alone.
+        if let Some(revision) = revisions.iter().find(|revision| Some(revision.hash.as_str()) == runs) {
+            let wanted = Wanted {
+                track,
+                replicas,
+                revision: revision.hash.clone(),
+                template: revision.template(),
+                config: status::config_of(found).map(str::to_string),
+            };
+            plan = plan.child(deployment::build(app, wanted));
+        }
     }
     plan
 }
@@ -180,60 +208,6 @@ fn news(app: &WebApp, situation: &Situation<'_>, plan: Plan) -> Plan {
         (Verdict::Failed, _) => plan.warning("RolloutFailed", wanted.failure()),
         (Verdict::Open, _) => plan,
     }
-}
-
-/// Replaces one pod that is up but failing, or that sits on a bad node. One at a time: what is wrong with one pod may
-/// be wrong with all, and taking them all away would make it worse.
-fn recover(app: &WebApp, situation: &Situation<'_>, now: Timestamp, plan: Plan) -> Plan {
-    let Some(recovery) = &app.spec.recovery else {
-        return plan;
-    };
-    let others_change = !matches!(
-        situation.decision.rollout,
-        Rollout::Whole { .. } | Rollout::RolledBack { .. }
-    );
-    let bad_nodes = &situation.seen.bad_nodes;
-    let on_bad_node = |pod: &Pod| {
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-        node.is_some_and(|node| bad_nodes.contains(node))
-    };
-    // A pod whose node is dead stays on its way out until the node is back: nobody waits for that one.
-    let going = |pod: &Arc<Pod>| pod.metadata.deletion_timestamp.is_some();
-    let waits = |pod: &Arc<Pod>| going(pod) && !on_bad_node(pod);
-    if others_change || situation.seen.pods.iter().any(waits) {
-        return plan;
-    }
-    let limit = SignedDuration::from_secs(i64::from(recovery.restart_after_seconds));
-    for pod in situation.seen.pods.iter().filter(|pod| !going(pod)) {
-        let Some(since) = not_ready_since(pod) else { continue };
-        if recovery.bad_nodes == BadNodes::Leave && on_bad_node(pod) {
-            return plan.delete(pod.as_ref(), "its node is not well");
-        }
-        if recovery.restart_after_seconds > 0 && now.duration_since(since) >= limit {
-            return plan.delete(
-                pod.as_ref(),
-                format!("up and not ready for {} s", recovery.restart_after_seconds),
-            );
-        }
-    }
-    plan
-}
-
-/// Since when a running pod that once was ready is not.
-fn not_ready_since(pod: &Pod) -> Option<Timestamp> {
-    let status = pod
-        .status
-        .as_ref()
-        .filter(|status| status.phase.as_deref() == Some("Running"))?;
-    let ready = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|c| c.type_ == "Ready" && c.status == "False")?;
-    let since = ready.last_transition_time.as_ref()?.0;
-    // A pod that never was ready is the roll-out's affair; its condition is as old as the pod's start.
-    let started = status.start_time.as_ref()?.0;
-    (since.duration_since(started) > SignedDuration::from_secs(1)).then_some(since)
 }
 
 /// When to look again: at the next thing that time alone brings about, at the latest after the usual pause.

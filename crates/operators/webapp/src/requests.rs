@@ -1,7 +1,7 @@
 //! How many requests to a canary's pods fail, from the Prometheus metrics that the pods show themselves.
 //!
 //! Counters begin at nought with a pod, and the pods of a canary begin with it: their totals are the trial's own.
-//! Nothing has to be remembered between two looks.
+//! Nothing has to be remembered between two looks. That a pod shows none is told too: silence is no good sign.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -26,9 +26,22 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A way to pods: the operator need not be on their network.
 pub type Dial = Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>> + Send + Sync>;
 
-/// Over the network that the operator itself is on, as in a pod of its own.
-pub fn directly() -> Dial {
-    Arc::new(|to| Box::pin(TcpStream::connect(to)))
+/// How the operator reaches the pods of its applications.
+#[derive(Clone)]
+pub struct Reach {
+    pub dial: Dial,
+    /// The namespace in which the operator is a pod itself; `None` where it is none.
+    pub home: Option<String>,
+}
+
+impl Reach {
+    /// Over the network that the operator itself is on.
+    pub fn directly(home: Option<String>) -> Self {
+        Reach {
+            dial: Arc::new(|to| Box::pin(TcpStream::connect(to))),
+            home,
+        }
+    }
 }
 
 /// Requests that were counted.
@@ -38,28 +51,57 @@ pub struct Counted {
     pub failed: f64,
 }
 
-/// The share of failed requests to these pods, in percent; `None` while there were too few.
-pub async fn failed_percent(dial: &Dial, pods: &[&Pod], port: u16, path: &str, rate: &ErrorRate) -> Option<f64> {
+/// What the pods of a canary told of the requests to them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Told {
+    pub counted: Counted,
+    /// The first pod that told nothing, and why.
+    pub silent: Option<String>,
+}
+
+impl Told {
+    /// The share of failed requests, in percent; `None` while there were too few.
+    pub fn failed_percent(&self) -> Option<f64> {
+        let Counted { all, failed } = self.counted;
+        (all >= LEAST_REQUESTS).then(|| failed * 100.0 / all)
+    }
+}
+
+/// Asks these pods how many requests to them failed.
+pub async fn ask(dial: &Dial, pods: &[&Pod], port: u16, path: &str, rate: &ErrorRate) -> Told {
     // All at once: many slow pods must not keep this application's look waiting longer than one does.
     let pages = pods.iter().map(|pod| counted(dial, pod, port, path, rate));
-    let mut sum = Counted::default();
-    for counted in futures::future::join_all(pages).await.into_iter().flatten() {
-        sum.all += counted.all;
-        sum.failed += counted.failed;
+    let mut told = Told::default();
+    for (pod, counted) in pods.iter().zip(futures::future::join_all(pages).await) {
+        match counted {
+            Ok(counted) => {
+                told.counted.all += counted.all;
+                told.counted.failed += counted.failed;
+            }
+            // One that is on its way out owes nobody an answer.
+            Err(_) if pod.metadata.deletion_timestamp.is_some() => {}
+            Err(why) => {
+                let name = pod.metadata.name.as_deref().unwrap_or_default();
+                let silent = format!("{name}: {why}");
+                // The same one each time, or the status would change with every look.
+                told.silent = Some(told.silent.map_or(silent.clone(), |other| other.min(silent)));
+            }
+        }
     }
-    (sum.all >= LEAST_REQUESTS).then(|| sum.failed * 100.0 / sum.all)
+    told
 }
 
 /// What one pod counted, if it says so in time.
-async fn counted(dial: &Dial, pod: &Pod, port: u16, path: &str, rate: &ErrorRate) -> Option<Counted> {
-    let address = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
-    let page = tokio::time::timeout(PATIENCE, page(dial, SocketAddr::new(address, port), path)).await;
-    match page {
-        Ok(Ok(text)) => return Some(count(&text, rate)),
-        Ok(Err(error)) => tracing::debug!(%address, error, "a canary pod shows no metrics"),
-        Err(_) => tracing::debug!(%address, "a canary pod shows its metrics too slowly"),
+async fn counted(dial: &Dial, pod: &Pod, port: u16, path: &str, rate: &ErrorRate) -> Result<Counted, String> {
+    let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
+    let address = address
+        .and_then(|address| address.parse().ok())
+        .ok_or("it has no address")?;
+    let asked = page(dial, SocketAddr::new(address, port), path);
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(page) => Ok(count(&page?, rate)),
+        Err(_) => Err(format!("no answer from port {port} within {PATIENCE:?}")),
     }
-    None
 }
 
 /// Counts the requests on a page of metrics. Codes from 500 on are failures.
@@ -180,8 +222,36 @@ mod tests {
             }
         });
         let pod: Pod = serde_json::from_value(json!({"status": {"podIP": "127.0.0.1"}})).unwrap();
-        let asked = || async { failed_percent(&directly(), &[&pod], port, "/metrics", &rate()).await };
-        assert_eq!(asked().await, Some(10.0));
-        assert_eq!(asked().await, None, "three requests are too few");
+        let reach = Reach::directly(None);
+        let asked = || async { ask(&reach.dial, &[&pod], port, "/metrics", &rate()).await };
+        assert_eq!(asked().await.failed_percent(), Some(10.0));
+        let told = asked().await;
+        assert_eq!(
+            (told.failed_percent(), told.silent),
+            (None, None),
+            "three requests are too few"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_tells_nothing_is_named_with_the_reason() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").unwrap();
+        });
+        let pod = |name: &str, status: serde_json::Value| -> Pod {
+            serde_json::from_value(json!({"metadata": {"name": name}, "status": status})).unwrap()
+        };
+        let (strict, new) = (pod("b", json!({"podIP": "127.0.0.1"})), pod("a", json!({})));
+        let mut going = pod("0", json!({}));
+        going.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        let reach = Reach::directly(None);
+        let told = ask(&reach.dial, &[&strict, &going], port, "/metrics", &rate()).await;
+        assert_eq!(told.silent.as_deref(), Some("b: it answers 404 Not Found"));
+        let told = ask(&reach.dial, &[&new], port, "/metrics", &rate()).await;
+        assert_eq!(told.silent.as_deref(), Some("a: it has no address"));
     }
 }

@@ -7,6 +7,7 @@ use crate::deadline::{self, Deadline};
 use crate::names::{REVISION_LABEL, TRACK_LABEL, Track};
 use crate::references;
 use crate::replicas::Replicas;
+use crate::requests::Told;
 use crate::resources::revision::{DID_NOT_COME_UP, Revision, Verdict, wanted_hash};
 use crate::seen::Seen;
 use jiff::{SignedDuration, Timestamp};
@@ -346,6 +347,11 @@ impl Look<'_> {
         if since.is_none_or(|since| self.now.duration_since(since.0) < pause) {
             return progress;
         }
+        // What nobody could see has not passed.
+        let told = self.seen.requests.as_ref();
+        if canary.error_rate.is_some() && told.is_none_or(|told| told.silent.is_some()) {
+            return progress;
+        }
         let next = CanaryStatus {
             step: progress.step + 1,
             ready_since: None,
@@ -364,7 +370,8 @@ impl Look<'_> {
         if most > canary.max_restarts {
             return Some(format!("restarted {most} times on trial"));
         }
-        let (limit, failed) = canary.error_rate.as_ref().zip(self.seen.failed_requests)?;
+        let told = self.seen.requests.as_ref();
+        let (limit, failed) = canary.error_rate.as_ref().zip(told.and_then(Told::failed_percent))?;
         let most = limit.max_percent;
         (failed > f64::from(most))
             .then(|| format!("failed {failed:.1} % of the requests to it, where {most} % are borne"))

@@ -1,5 +1,6 @@
 //! What planning needs to know of the world, read by [`crate::observe`].
 
+use crate::requests::Told;
 use crate::resources::revision::Revision;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -22,8 +23,10 @@ pub struct Seen {
     pub optional: OptionalKinds,
     /// Nodes that are not ready or under pressure.
     pub bad_nodes: Vec<String>,
-    /// The share of failed requests to canary pods, in percent, where the spec asks for it.
-    pub failed_requests: Option<f64>,
+    /// What the pods of a canary told of the requests to them, where the spec asks for it.
+    pub requests: Option<Told>,
+    /// The namespace in which the operator is a pod itself.
+    pub home: Option<String>,
     /// What the pods use, where the cluster measures it.
     pub usage: Vec<Usage>,
 }

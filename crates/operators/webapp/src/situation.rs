@@ -5,7 +5,7 @@
 
 use crate::references;
 use crate::replicas::Replicas;
-use crate::resources::revision::Revision;
+use crate::resources::revision::{Revision, Verdict};
 use crate::rollout::{self, Decision, Rollout};
 use crate::seen::{References, Seen};
 use crate::status;
@@ -18,6 +18,8 @@ pub struct Situation<'a> {
     pub decision: Decision,
     /// The application as its stable pods run it: of another revision than the spec's during a trial and after going back.
     pub running: WebApp,
+    /// The application as pods of another version run it beside them: in a trial, and until a new version is complete.
+    pub beside: Option<WebApp>,
     /// What the stable pods read at their start.
     pub references: References,
     /// What the pods on trial read, while there is a trial.
@@ -32,10 +34,12 @@ impl<'a> Situation<'a> {
             replicas,
             decision,
             running: app.clone(),
+            beside: None,
             references: References::default(),
             trial_references: References::default(),
         };
         situation.running = situation.stable().as_of(app);
+        situation.beside = situation.other().map(|revision| revision.as_of(app));
         situation.references = references::summary(&situation.running.spec, &seen.digests);
         if let Rollout::Trial { good, .. } = &situation.decision.rollout {
             situation.trial_references = references::summary(&app.spec, &seen.digests);
@@ -65,6 +69,18 @@ impl Situation<'_> {
             Rollout::Whole { revision } => revision,
             Rollout::RolledBack { good, .. } | Rollout::Trial { good, .. } => good,
             Rollout::Promotion { trial, .. } => trial,
+        }
+    }
+
+    /// The other revision of which there are pods, or may be.
+    fn other(&self) -> Option<&Revision> {
+        match &self.decision.rollout {
+            Rollout::Trial { trial, .. } => Some(trial),
+            Rollout::Whole { revision } | Rollout::Promotion { trial: revision, .. } => {
+                let complete = revision.verdict == Verdict::Good;
+                rollout::last_good(&self.decision.revisions, &revision.hash).filter(|_| !complete)
+            }
+            Rollout::RolledBack { .. } => None,
         }
     }
 

@@ -246,6 +246,12 @@ fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> 
         Rollout::Whole { .. } | Rollout::Trial { .. } | Rollout::Promotion { .. } => {}
     }
     let summary = status.summary.clone().unwrap_or_default();
+    if let Some(why) = unseen(situation) {
+        let message = format!(
+            "{summary} pods are available; the canary goes no further while its requests cannot be counted: {why}"
+        );
+        return waiting("MetricsUnreadable", message);
+    }
     match (status.phase, situation.replicas) {
         (Some(Phase::Ready), Replicas::Suspended) => ready("Suspended", "suspended: no pod runs".to_string()),
         (Some(Phase::Ready), Replicas::Asleep { until }) => ready("Asleep", format!("asleep until {until}")),
@@ -262,6 +268,15 @@ fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> 
             waiting(reason, format!("{summary} pods are available{why}"))
         }
     }
+}
+
+/// Why the requests to a canary whose pods are ready cannot be counted, where they should be.
+fn unseen<'a>(situation: &'a Situation<'_>) -> Option<&'a str> {
+    let Rollout::Trial { progress, .. } = &situation.decision.rollout else {
+        return None;
+    };
+    progress.ready_since.as_ref()?;
+    situation.seen.requests.as_ref()?.silent.as_deref()
 }
 
 fn ready(reason: &'static str, message: String) -> Readiness {

@@ -4,6 +4,7 @@ use crate::commands::connection::{Readable, get, list};
 use anyhow::Result;
 use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Api, ListParams};
 use kube::{Client, Resource, ResourceExt};
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use stead_apis::WebApp;
 use stead_webapp::foreign::{Foreign, HttpRoute, Named, ServiceMonitor};
 use stead_webapp::names::{self, Track};
 use stead_webapp::references::{self, Digested};
+use stead_webapp::resources::network_policy;
 use stead_webapp::resources::revision::Revision;
 use stead_webapp::seen::{Digests, OptionalKinds, Seen};
 
@@ -43,6 +45,9 @@ pub async fn seen(client: &Client, namespace: &str, app: &WebApp) -> Result<Seen
             gateway: is_served::<HttpRoute>(client, namespace).await,
             monitoring: is_served::<ServiceMonitor>(client, namespace).await,
         },
+        home: get::<NetworkPolicy>(client, namespace, &names::child(app))
+            .await?
+            .and_then(|policy| network_policy::home_of(&policy)),
         ..Seen::default()
     })
 }

@@ -24,6 +24,7 @@ use stead_cluster::node::network::Network;
 use stead_cluster::node::process::images::Places;
 use stead_cluster::node::registration::Capacity;
 use stead_cluster::{controllers, node, scheduler};
+use stead_webapp::requests::Reach;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -123,7 +124,7 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
         let manager = builder.build();
         let pods = ToPods(settings.network.clone());
         let dial = Arc::new(move |to: SocketAddr| pods.dial(to).unwrap_or_else(|| Box::pin(TcpStream::connect(to))));
-        stead_webapp::WebAppOperator::add_with(&manager, dial);
+        stead_webapp::WebAppOperator::add_with(&manager, Reach { dial, home: None });
         run(&mut running, "operators", manager, stop);
     }
     Ok(running)

@@ -5,6 +5,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use std::sync::Arc;
 use stead_apis::webapp::strategy::OnFailure;
+use stead_webapp::requests::{Counted, Told};
+use stead_webapp::resources::network_policy;
 
 fn ready() -> World {
     World::ready(json!({
@@ -98,7 +100,7 @@ fn too_many_failed_requests_condemn_a_version_that_looks_well() {
     world.edit(|spec| spec.image = "nginx:1.26".to_string());
     world.settle();
     world.pods_become_available();
-    world.seen.failed_requests = Some(4.9);
+    world.seen.requests = Some(told(49.0));
     world.settle();
     assert_eq!(replicas(&world, "shop-canary"), Some(1), "few failures are borne");
     let plan = world.plan().to_string();
@@ -106,7 +108,7 @@ fn too_many_failed_requests_condemn_a_version_that_looks_well() {
         plan.ends_with("then check again in 5s"),
         "requests are counted often: {plan}"
     );
-    world.seen.failed_requests = Some(5.1);
+    world.seen.requests = Some(told(51.0));
     world.settle();
     assert_eq!(
         (replicas(&world, "shop"), replicas(&world, "shop-canary")),
@@ -118,6 +120,72 @@ fn too_many_failed_requests_condemn_a_version_that_looks_well() {
         ready.message,
         "revision 2 failed 5.1 % of the requests to it, where 5 % are borne; revision 1 runs until the spec changes"
     );
+}
+
+/// So many of a thousand requests failed.
+fn told(failed: f64) -> Told {
+    Told {
+        counted: Counted { all: 1000.0, failed },
+        silent: None,
+    }
+}
+
+#[test]
+fn a_trial_whose_requests_nobody_can_count_goes_no_further_and_says_so() {
+    let mut world = World::ready(json!({
+        "image": "nginx:1.25", "replicas": 10,
+        "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 10, "pauseSeconds": 60}],
+            "errorRate": {"metric": "http_requests_total", "maxPercent": 5}}},
+    }));
+    world.edit(|spec| spec.image = "nginx:1.26".to_string());
+    world.settle();
+    world.pods_become_available();
+    world.seen.requests = Some(Told {
+        silent: Some("shop-canary-1: it answers 404 Not Found".to_string()),
+        ..told(0.0)
+    });
+    world.settle();
+    world.pods_become_available();
+    world.pass(24 * 3600);
+    world.settle();
+    assert_eq!(world.image(), "nginx:1.25", "what nobody could see has not passed");
+    let ready = world.ready_condition();
+    assert_eq!(ready.reason, "MetricsUnreadable");
+    assert!(
+        ready.message.ends_with("shop-canary-1: it answers 404 Not Found"),
+        "{}",
+        ready.message
+    );
+    world.seen.requests = Some(told(10.0));
+    world.settle();
+    assert_eq!(world.image(), "nginx:1.26");
+}
+
+#[test]
+fn the_operator_lets_itself_in_where_it_is_to_count_requests() {
+    let policy = |world: &World| world.child("NetworkPolicy", "shop").unwrap()["spec"]["ingress"].clone();
+    let mut world = World::new(json!({"image": "nginx:1.25", "network": {},
+        "ports": [{"name": "http", "containerPort": 8080}, {"name": "metrics", "containerPort": 9090}],
+        "monitoring": {"port": "metrics"}}));
+    world.seen.home = Some("stead-system".to_string());
+    world.settle();
+    assert!(policy(&world).is_null(), "nobody may connect");
+    world.edit(|spec| {
+        let canary = json!({"type": "Canary", "canary": {"steps": [{"percent": 10}],
+            "errorRate": {"metric": "http_requests_total", "maxPercent": 5}}});
+        spec.strategy = serde_json::from_value(canary).unwrap();
+    });
+    world.settle();
+    assert_eq!(
+        policy(&world),
+        json!([{
+            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "stead-system"}},
+                "podSelector": {"matchLabels": {"app.kubernetes.io/name": "stead-operator"}}}],
+            "ports": [{"port": 9090, "protocol": "TCP"}],
+        }])
+    );
+    let made = serde_json::from_value(world.child("NetworkPolicy", "shop").unwrap().clone()).unwrap();
+    assert_eq!(network_policy::home_of(&made).as_deref(), Some("stead-system"));
 }
 
 /// A pod on trial, as it is labelled now, that started anew so often.
@@ -269,7 +337,7 @@ fn what_a_trial_reads_does_not_touch_the_pods_beside_it() {
         "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 25, "pauseSeconds": 60}]}},
     }));
     let template = |world: &World| world.deployment()["spec"]["template"].clone();
-    let (before, service) = (template(&world), world.child("Service", "shop").cloned());
+    let before = template(&world);
     world.put_secret("db", "1");
     world.edit(|spec| {
         spec.files[0].content = "new".to_string();
@@ -282,10 +350,11 @@ fn what_a_trial_reads_does_not_touch_the_pods_beside_it() {
         (Some("old"), Some("new"))
     );
     assert_eq!(template(&world), before, "no pod of the old version is replaced");
+    let port = |world: &World| world.child("Service", "shop").unwrap()["spec"]["ports"][0].clone();
     assert_eq!(
-        world.child("Service", "shop").cloned(),
-        service,
-        "and all of them are still reached"
+        (port(&world)["name"].clone(), port(&world)["targetPort"].clone()),
+        (json!("http"), json!(80)),
+        "and all of them are still reached, by the number that both versions know"
     );
     world.pods_become_available();
     world.settle();
@@ -294,10 +363,7 @@ fn what_a_trial_reads_does_not_touch_the_pods_beside_it() {
     world.pods_become_available();
     world.settle();
     assert_eq!(world.file("shop").as_deref(), Some("new"));
-    assert_eq!(
-        world.child("Service", "shop").unwrap()["spec"]["ports"][0]["targetPort"],
-        "web"
-    );
+    assert_eq!(port(&world)["targetPort"], "web");
     let maps = world.children.keys().filter(|(kind, _)| kind == "ConfigMap").count();
     assert_eq!(maps, 1, "the old files go with the last old pod");
 }

@@ -102,3 +102,37 @@ fn an_invalid_spec_is_refused_and_its_revert_recovers() {
     world.settle();
     assert_eq!(world.phase(), Phase::Ready);
 }
+
+#[test]
+fn an_application_can_be_stopped_and_scaled_while_something_that_it_reads_is_missing() {
+    let mut world =
+        World::new(json!({"image": "nginx:1.25", "replicas": 3, "envFrom": [{"secretRef": {"name": "db"}}]}));
+    world.put_secret("db", "1");
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    let template = world.deployment()["spec"]["template"].clone();
+    world.seen.digests.secrets.clear();
+    world.edit(|spec| {
+        spec.replicas = 5;
+        spec.image = "nginx:1.26".to_string();
+    });
+    world.settle();
+    assert_eq!(world.ready_condition().reason, "ReferenceMissing");
+    assert_eq!(world.deployment()["spec"]["replicas"], 5);
+    world.edit(|spec| spec.suspend = true);
+    world.settle();
+    assert_eq!(world.deployment()["spec"]["replicas"], 0);
+    assert_eq!(
+        world.deployment()["spec"]["template"],
+        template,
+        "no new version starts"
+    );
+    world.put_secret("db", "1");
+    world.edit(|spec| spec.suspend = false);
+    world.settle();
+    assert_eq!(
+        (world.image(), &world.deployment()["spec"]["replicas"]),
+        ("nginx:1.26", &json!(5))
+    );
+}

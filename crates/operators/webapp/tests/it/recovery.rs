@@ -48,6 +48,43 @@ fn a_pod_that_is_up_but_failing_is_replaced_one_at_a_time() {
 }
 
 #[test]
+fn the_next_failing_pod_is_replaced_only_when_the_first_replacement_serves() {
+    let mut world = ready(json!({"restartAfterSeconds": 300}));
+    let fresh = |made: &str| {
+        let value = json!({"metadata": {"name": "fresh", "creationTimestamp": made},
+            "spec": {"nodeName": "a", "containers": []},
+            "status": {"phase": "Running", "startTime": made,
+                "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": made}]}});
+        Arc::new(serde_json::from_value(value).unwrap())
+    };
+    world.seen.pods = vec![
+        fresh("2025-12-31T23:59:00Z"),
+        pod("sick-1", "a", Some("2025-12-31T23:50:00Z")),
+        pod("sick-2", "a", Some("2025-12-31T23:50:00Z")),
+    ];
+    assert!(deleted(&world).is_empty(), "the replacement is on its way");
+    world.seen.pods[0] = pod("fresh", "a", None);
+    assert_eq!(deleted(&world), ["sick-1: up and not ready for 300 s"]);
+    world.seen.pods[0] = fresh("2025-12-31T23:00:00Z");
+    assert_eq!(
+        deleted(&world).len(),
+        1,
+        "one that never comes up does not keep the others sick"
+    );
+}
+
+#[test]
+fn a_pod_that_cannot_end_holds_nobody_up_for_ever_even_where_nodes_cannot_be_seen() {
+    let mut world = ready(json!({"restartAfterSeconds": 300}));
+    let mut stuck = Pod::clone(&pod("stuck", "dead", None));
+    stuck.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    world.seen.pods = vec![Arc::new(stuck), pod("sick", "a", Some("2025-12-31T23:50:00Z"))];
+    assert!(deleted(&world).is_empty());
+    world.pass(60);
+    assert_eq!(deleted(&world), ["sick: up and not ready for 300 s"]);
+}
+
+#[test]
 fn pods_leave_a_bad_node_even_when_one_of_them_cannot_end() {
     let mut world = ready(json!({"restartAfterSeconds": 0, "badNodes": "Leave"}));
     let lost = "2025-12-31T23:59:59Z";

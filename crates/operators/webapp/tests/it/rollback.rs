@@ -58,6 +58,36 @@ fn going_back_brings_back_the_files_and_the_ports_of_the_good_version() {
 }
 
 #[test]
+fn pods_whose_port_has_another_name_or_number_are_reached_until_they_are_replaced() {
+    let mut world = World::ready(json!({"image": "nginx:1.25", "replicas": 3,
+        "network": {"fromNamespaces": [{}]}, "ports": [{"name": "http", "containerPort": 80}]}));
+    let target = |world: &World| world.child("Service", "shop").unwrap()["spec"]["ports"][0]["targetPort"].clone();
+    let open = |world: &World| {
+        let ports = world.child("NetworkPolicy", "shop").unwrap()["spec"]["ingress"][0]["ports"].clone();
+        let ports = ports
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|port| port["port"].as_i64().unwrap());
+        ports.collect::<Vec<_>>()
+    };
+    world.edit(|spec| spec.ports[0].name = "web".to_string());
+    world.look();
+    assert_eq!(target(&world), json!(80), "old pods know the number and not the name");
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    assert_eq!(target(&world), json!("web"));
+    world.edit(|spec| spec.ports[0].container_port = 8080);
+    world.look();
+    assert_eq!((target(&world), open(&world)), (json!("web"), vec![8080, 80]));
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    assert_eq!(open(&world), [8080]);
+}
+
+#[test]
 fn scaling_does_not_try_the_failed_revision_again() {
     let mut world = ready();
     world.edit(|spec| spec.image = "nginx:broken".to_string());
