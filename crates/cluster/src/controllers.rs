@@ -18,6 +18,7 @@ pub mod job;
 pub mod namespaces;
 pub mod node_lifecycle;
 pub mod ownership;
+pub mod pod_control;
 pub mod pods;
 pub mod policy_types;
 pub mod quota;

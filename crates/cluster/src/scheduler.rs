@@ -15,6 +15,7 @@ mod telling;
 mod tests;
 
 use crate::controllers::ownership::about;
+use crate::controllers::pods::{is_active, is_placed};
 use claims::Claims;
 use filter::volumes::Need;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition};
@@ -27,6 +28,7 @@ use preempt::Candidate;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use stead::{
     Change, Context, Controller, Error, Key, Kind, Manager, Outcome, Propagation, Reconciler, Rule, Severity, Source,
     Store,
@@ -37,6 +39,9 @@ use telling::Waiting;
 const NAME: &str = "default-scheduler";
 /// Pods whose bindings are under way at once: a write that is made durable takes its time, and many share it.
 const AT_ONCE: usize = 64;
+/// A pod that waits is looked at again after this long, whatever happened or did not: what wakes it may have been
+/// forgotten here, and a pod must not wait for ever for that.
+const LOOK_AGAIN: Duration = Duration::from_secs(300);
 /// The reason in the condition of a pod that had to make room.
 const PREEMPTED: &str = "PreemptionByScheduler";
 
@@ -57,22 +62,19 @@ pub fn add_to(manager: &Manager) {
         ledger,
         stuck: stuck.clone(),
     };
-    let (by_node, by_pod, by_claim) = (stuck.clone(), stuck.clone(), stuck.clone());
+    let (by_node, by_pod, by_room, by_claim) = (stuck.clone(), stuck.clone(), stuck.clone(), stuck.clone());
     let (by_volume, by_class, by_namespace) = (stuck.clone(), stuck.clone(), stuck);
     let controller = Controller::new("scheduler", reconciler)
         .for_source(Source::<Pod>::all().when(concerns))
         // Space may have come free, or a place become acceptable: what found none is looked at again.
         .watches_source(Source::<Node>::all().when(matters), move |_| by_node.all())
-        .watches::<Pod>(move |pod| match wants_node(pod) {
-            true => Vec::new(),
-            false if crate::controllers::pods::is_active(pod) => by_pod.attracted(),
-            false => by_pod.all(),
-        })
+        .watches_source(Source::<Pod>::all().when(makes_room), move |_| by_room.all())
+        .watches_source(Source::<Pod>::all().when(is_new_company), move |_| by_pod.concerned())
         .watches::<PersistentVolumeClaim>(move |_| by_claim.all())
         .watches::<PersistentVolume>(move |_| by_volume.all())
         .watches::<StorageClass>(move |_| by_class.all())
         // Affinity may choose namespaces by their labels.
-        .watches::<Namespace>(move |_| by_namespace.attracted())
+        .watches::<Namespace>(move |_| by_namespace.all())
         .may(Rule::read::<PodDisruptionBudget>())
         .may(Rule::new("", &["pods/binding"], &["create"]))
         .may(Rule::new("", &["pods/status"], &["patch"]))
@@ -94,8 +96,8 @@ struct Stuck(Arc<Mutex<Waiters>>);
 #[derive(Default)]
 struct Waiters {
     all: BTreeSet<Key>,
-    /// Those that wait for other pods to come.
-    attracted: BTreeSet<Key>,
+    /// Those whose place depends on where other pods are.
+    concerned: BTreeSet<Key>,
 }
 
 impl Stuck {
@@ -103,16 +105,15 @@ impl Stuck {
         self.0.lock().all.iter().cloned().collect()
     }
 
-    /// Those for which a pod that was placed may make a difference.
-    fn attracted(&self) -> Vec<Key> {
-        self.0.lock().attracted.iter().cloned().collect()
+    /// Those for which a pod that was placed, or has other labels, may make a difference.
+    fn concerned(&self) -> Vec<Key> {
+        self.0.lock().concerned.iter().cloned().collect()
     }
 
     fn insert(&self, key: &Key, pod: &Pod) {
-        let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
         let mut waiters = self.0.lock();
-        if affinity.is_some_and(|affinity| affinity.pod_affinity.is_some()) {
-            waiters.attracted.insert(key.clone());
+        if looks_at_others(pod) {
+            waiters.concerned.insert(key.clone());
         }
         waiters.all.insert(key.clone());
     }
@@ -120,7 +121,39 @@ impl Stuck {
     fn remove(&self, key: &Key) {
         let mut waiters = self.0.lock();
         waiters.all.remove(key);
-        waiters.attracted.remove(key);
+        waiters.concerned.remove(key);
+    }
+}
+
+/// Whether a pod's place depends on where other pods are: those that attract it, those that it keeps away from, and
+/// those that it is spread with.
+fn looks_at_others(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let affinity = spec.affinity.as_ref();
+    affinity.is_some_and(|all| all.pod_affinity.is_some() || all.pod_anti_affinity.is_some())
+        || spec.topology_spread_constraints.iter().flatten().next().is_some()
+}
+
+/// Whether a pod's change gives something free on its node: it went, it ended, or it asks for something else.
+fn makes_room(change: &Change<Pod>) -> bool {
+    match change {
+        Change::Deleted(_) => true,
+        Change::Listed(_) | Change::Created(_) => false,
+        Change::Updated { old, new } => {
+            let left = is_active(old) && !is_active(new);
+            left || is_placed(old) && old.spec != new.spec
+        }
+    }
+}
+
+/// Whether a pod's change is a pod more, or another one, for those that look at where others are.
+fn is_new_company(change: &Change<Pod>) -> bool {
+    match change {
+        Change::Deleted(_) => false,
+        Change::Listed(pod) | Change::Created(pod) => is_placed(pod),
+        Change::Updated { old, new } => {
+            is_placed(new) && (!is_placed(old) || old.metadata.labels != new.metadata.labels)
+        }
     }
 }
 
@@ -196,7 +229,7 @@ impl Reconciler for Scheduler {
 impl Scheduler {
     async fn tell(&self, context: &Context, pod: &Pod, why: &str, nominated: Option<&str>) -> Result<Outcome, Error> {
         telling::pending(context, pod, &Waiting::Unschedulable { why, nominated }).await?;
-        Ok(Outcome::Settled)
+        Ok(Outcome::CheckAgain(LOOK_AGAIN))
     }
 
     /// Takes less important pods away where that helps, and says in any case why the pod waits.
@@ -288,7 +321,7 @@ impl Scheduler {
 fn wants_node(pod: &Pod) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let ours = spec.scheduler_name.as_deref().is_none_or(|name| name == NAME);
-    spec.node_name.is_none() && ours && crate::controllers::pods::is_active(pod)
+    spec.node_name.is_none() && ours && is_active(pod)
 }
 
 fn has_gates(pod: &Pod) -> bool {

@@ -1,11 +1,14 @@
 //! News for people: Kubernetes events about a root.
 //!
 //! Recording never blocks and never fails a reconcile: events go through a bounded channel to one task, which
-//! folds repetitions into a series. What does not fit is dropped and counted.
+//! folds repetitions into a series and news that are alike into one event. What does not fit is dropped and counted.
+
+mod correlate;
 
 use crate::clock::Clock;
 use crate::metrics::Counter;
 use crate::plan::Severity;
+use correlate::{Correlator, Fate};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -50,13 +53,14 @@ pub struct Poster {
     controller: String,
     /// The name of this replica.
     instance: String,
+    correlator: Correlator,
     series: HashMap<Identity, Series>,
     /// Events posted so far: two of the same moment have different names.
     posted: i128,
 }
 
 /// News with the same identity are repetitions.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     about: String,
     reason: String,
@@ -85,6 +89,7 @@ pub fn channel(
         client,
         controller: controller.to_owned(),
         instance: instance.to_owned(),
+        correlator: Correlator::default(),
         series: HashMap::new(),
         posted: 0,
     };
@@ -127,6 +132,10 @@ impl Poster {
             note: news.note.clone(),
             warning: news.severity == Severity::Warning,
         };
+        let identity = match self.correlator.judge(identity, news.at) {
+            Fate::Told(identity) => identity,
+            Fate::TooMuch => return Ok(()),
+        };
         if let Some(series) = self.series.get_mut(&identity)
             && news.at.duration_since(series.last).unsigned_abs() < SERIES_GAP
         {
@@ -166,7 +175,7 @@ impl Poster {
             "action": news.action,
             "reason": news.reason,
             "regarding": news.about,
-            "note": news.note,
+            "note": identity.note,
             "type": severity,
         });
         let collection = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");

@@ -7,11 +7,12 @@ mod tests;
 
 use super::history::{self, HASH_LABEL};
 use super::ownership::Family;
+use super::pod_control::PodControl;
 use super::{ownership, pods, replicas};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::json;
-use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Store};
+use stead::{Context, Controller, Error, Key, Manager, Outcome, Reconciler, Rule, Store};
 use steps::World;
 
 /// Adds the controller of DaemonSets.
@@ -69,21 +70,15 @@ impl Reconciler for DaemonSets {
         let nodes = self.nodes.list();
         let world = World::new(&set, spec, &nodes, &claimed, &hash, now);
         let steps = world.steps();
-        let mut deletes = Vec::with_capacity(steps.delete.len());
-        for pod in &steps.delete {
-            deletes.push(context.writer().delete(&***pod, Propagation::Background));
-        }
-        replicas::all(deletes.into_iter()).await?;
+        let control = PodControl::new(context, &*set);
+        let mut went = control.delete(steps.delete.iter().map(|pod| &***pod)).await;
         let fresh: Vec<Pod> = steps
             .create
             .iter()
             .map(|node| nodes::pod(&set, spec, node, &hash))
             .collect();
-        let mut creates = Vec::with_capacity(fresh.len());
-        for pod in &fresh {
-            creates.push(context.writer().create(pod));
-        }
-        replicas::all(creates.into_iter()).await?;
+        went = went.and(control.create(&fresh.iter().collect::<Vec<_>>()).await);
+        // Whatever was refused, users read in the status how far the set has come.
         if let Some(after) = world.status() {
             context.writer().patch_status(&*set, json!({"status": after})).await?;
         }
@@ -96,6 +91,7 @@ impl Reconciler for DaemonSets {
             .map(AsRef::as_ref)
             .filter(|pod| pods::is_active(pod))
             .collect();
+        went?;
         let waits = replicas::next_available(&active, spec.min_ready_seconds.unwrap_or(0), now);
         Ok(waits.map_or(Outcome::Settled, Outcome::CheckAgain))
     }

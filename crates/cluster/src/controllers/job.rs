@@ -8,13 +8,14 @@ mod tests;
 pub mod verdict;
 
 use super::ownership::Family;
-use super::{ownership, pods, replicas};
+use super::pod_control::{self, PodControl};
+use super::{ownership, pods};
 use crate::clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use ledger::{FINALIZER, INDEX, INDEX_FAILURES, Ledger, size};
+use ledger::{FINALIZER, INDEX, INDEX_FAILURES, INDEX_IGNORED, Ledger, Stage, size};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,23 +73,26 @@ impl Reconciler for Jobs {
             free_all(context, &owned).await?;
             return expire(context, &job, spec, at).await;
         }
-        let now = context.now();
         let before = job.status.clone().unwrap_or_default();
         let ledger = Ledger::new(spec, &before, &owned);
-        let (after, next) = self.go_on(context, &job, spec, &ledger, &owned, now).await?;
+        let mut after = counted(&job, spec, &ledger);
+        let went = self.go_on(context, &job, spec, &ledger, &owned, &mut after).await;
+        // Whatever was refused, users read in the status how far the Job has come.
         if let Some(patch) = difference(&json!(before), &json!(after)) {
             context.writer().patch_status(&*job, json!({"status": patch})).await?;
         }
         // Only what the status has noted by now may go.
-        let mut counted: Vec<Arc<Pod>> = ledger.ignored.clone();
-        counted.extend(owned.into_iter().filter(|pod| ledger.is_noted(pod)));
-        free_all(context, &counted).await?;
-        Ok(next.map_or(Outcome::Settled, Outcome::CheckAgain))
+        let stage = match verdict::is_ending(&after) {
+            true => Stage::Ending,
+            false => Stage::Running,
+        };
+        free_all(context, &ledger.counted(&owned, stage)).await?;
+        Ok(went?.map_or(Outcome::Settled, Outcome::CheckAgain))
     }
 }
 
 impl Jobs {
-    /// Makes and deletes pods, and says what the status is then and when to look again.
+    /// Makes and deletes pods, notes in the status how it goes, and says when to look again.
     async fn go_on(
         &self,
         context: &Context,
@@ -96,35 +100,35 @@ impl Jobs {
         spec: &JobSpec,
         ledger: &Ledger,
         owned: &[Arc<Pod>],
-        now: Timestamp,
-    ) -> Result<(JobStatus, Option<Duration>), Error> {
-        let mut status = counted(job, spec, ledger);
+        status: &mut JobStatus,
+    ) -> Result<Option<Duration>, Error> {
+        let now = context.now();
         let suspended = spec.suspend == Some(true);
         if status.start_time.is_none() && !suspended {
             status.start_time = Some(Time(now));
         }
-        if let Some(verdict) = verdict::of(spec, &status, ledger, now) {
-            self.finish(context, job, &mut status, ledger, &verdict).await?;
-            return Ok((status, None));
+        if let Some(verdict) = verdict::of(spec, status, ledger, now) {
+            self.finish(context, job, status, ledger, &verdict).await?;
+            return Ok(None);
         }
         if suspended {
-            dismiss(context, &ledger.active).await?;
+            dismiss(context, job, &ledger.active).await?;
             status.start_time = None;
-            if verdict::set(&mut status, "Suspended", "True", ("JobSuspended", "Job suspended"), now) {
+            if verdict::set(status, "Suspended", "True", ("JobSuspended", "Job suspended"), now) {
                 tell(context, job, Severity::Normal, "Suspended", "Job suspended");
             }
-            return Ok((status, None));
+            return Ok(None);
         }
-        if verdict::is_true(&status, "Suspended") {
-            verdict::set(&mut status, "Suspended", "False", ("JobResumed", "Job resumed"), now);
+        if verdict::is_true(status, "Suspended") {
+            verdict::set(status, "Suspended", "False", ("JobResumed", "Job resumed"), now);
             tell(context, job, Severity::Normal, "Resumed", "Job resumed");
             status.start_time = Some(Time(now));
         }
         let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default();
-        let deadline = verdict::deadline(spec, &status).map(until);
+        let deadline = verdict::deadline(spec, status).map(until);
         let need = verdict::need(spec, ledger);
         if need.surplus > 0 {
-            dismiss(context, &verdict::surplus(spec, ledger, need.surplus)).await?;
+            dismiss(context, job, &verdict::surplus(spec, ledger, need.surplus)).await?;
         }
         let missing = need.plain > 0 || !need.indexes.is_empty();
         let mut next = deadline;
@@ -132,28 +136,24 @@ impl Jobs {
         if spec.backoff_limit_per_index.is_some() {
             // Each index has its own patience.
             indexes.retain(|index| {
-                let left = verdict::wait_of_index(*index, owned, now);
+                let last = ledger.held.get(index);
+                let left = last.and_then(|last| verdict::wait_of_index(last, now));
                 next = next.into_iter().chain(left).min();
                 left.is_none()
             });
         } else if let Some(left) = verdict::wait(spec, owned, now).filter(|_| missing) {
-            return Ok((status, Some(deadline.map_or(left, |at| at.min(left)))));
+            return Ok(Some(deadline.map_or(left, |at| at.min(left))));
         }
-        let plain = (0..need.plain).map(|_| pod(job, spec, None, 0));
+        let plain = (0..need.plain).map(|_| pod(job, spec, None, (0, 0)));
         let indexed = indexes.iter().map(|index| {
-            let failures = owned
-                .iter()
-                .filter(|pod| ledger::index_of(pod) == Some(*index) && ledger::is_failed(spec, pod))
-                .map(|pod| ledger::failures_before(pod) + 1);
-            pod(job, spec, Some(*index), failures.max().unwrap_or(0))
+            let last = ledger.held.get(index);
+            let failures = last.map_or((0, 0), |last| ledger::failures_after(spec, last));
+            pod(job, spec, Some(*index), failures)
         });
         let pods: Vec<Pod> = plain.chain(indexed).collect();
-        let mut creates = Vec::with_capacity(pods.len());
-        for pod in &pods {
-            creates.push(context.writer().create(pod));
-        }
-        replicas::all(creates.into_iter()).await?;
-        Ok((status, next))
+        let control = PodControl::new(context, job);
+        control.create(&pods.iter().collect::<Vec<_>>()).await?;
+        Ok(next)
     }
 
     /// Ends the Job: its last pods go, and once they are gone and counted it says so.
@@ -169,13 +169,10 @@ impl Jobs {
         let (first, last) = verdict.conditions();
         verdict::set(status, first, "True", verdict.words(), now);
         if let Verdict::Failed { .. } = verdict {
-            let mut deletes = Vec::with_capacity(ledger.active.len());
-            for pod in &ledger.active {
-                deletes.push(context.writer().delete(&**pod, Propagation::Background));
-            }
-            replicas::all(deletes.into_iter()).await?;
+            let active = ledger.active.iter().map(|pod| &**pod);
+            PodControl::new(context, job).delete(active).await?;
         } else {
-            dismiss(context, &ledger.active).await?;
+            dismiss(context, job, &ledger.active).await?;
         }
         let quiet = ledger.active.is_empty() && ledger.terminating == 0;
         if quiet && ledger.everything_is_counted() {
@@ -246,8 +243,9 @@ pub fn difference(before: &Value, after: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// A pod of the Job, kept by our finalizer until it is counted.
-fn pod(job: &Job, spec: &JobSpec, index: Option<i32>, failures: i32) -> Pod {
+/// A pod of the Job, kept by our finalizer until it is counted. It notes how often its index has failed before, as
+/// it counts and as a policy ignored it.
+fn pod(job: &Job, spec: &JobSpec, index: Option<i32>, failures: (i32, i32)) -> Pod {
     let meta = &job.metadata;
     let name = meta.name.as_deref().unwrap_or_default();
     let prefix = index.map_or(name.to_string(), |index| format!("{name}-{index}"));
@@ -261,7 +259,10 @@ fn pod(job: &Job, spec: &JobSpec, index: Option<i32>, failures: i32) -> Pod {
     let annotations = pod.metadata.annotations.get_or_insert_default();
     annotations.insert(INDEX.to_string(), index.to_string());
     if spec.backoff_limit_per_index.is_some() {
-        annotations.insert(INDEX_FAILURES.to_string(), failures.to_string());
+        annotations.insert(INDEX_FAILURES.to_string(), failures.0.to_string());
+        if failures.1 > 0 {
+            annotations.insert(INDEX_IGNORED.to_string(), failures.1.to_string());
+        }
     }
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(INDEX.to_string(), index.to_string());
@@ -293,16 +294,17 @@ fn index_variable() -> EnvVar {
 }
 
 /// Deletes pods that shall not be counted.
-async fn dismiss(context: &Context, pods: &[Arc<Pod>]) -> Result<(), Error> {
+async fn dismiss(context: &Context, job: &Job, pods: &[Arc<Pod>]) -> Result<(), Error> {
+    let control = &PodControl::new(context, job);
     let mut dismissals = Vec::with_capacity(pods.len());
     for pod in pods {
         dismissals.push(async move {
             let freed = unfinalize(context, pod).await?;
             let pod = freed.as_ref().unwrap_or(pod.as_ref());
-            context.writer().delete(pod, Propagation::Background).await
+            control.delete_one(pod).await
         });
     }
-    replicas::all(dismissals.into_iter()).await
+    pod_control::all(dismissals.into_iter()).await
 }
 
 async fn free_all(context: &Context, pods: &[Arc<Pod>]) -> Result<Outcome, Error> {
@@ -310,7 +312,7 @@ async fn free_all(context: &Context, pods: &[Arc<Pod>]) -> Result<Outcome, Error
     for pod in pods {
         frees.push(unfinalize(context, pod));
     }
-    replicas::all(frees.into_iter()).await?;
+    pod_control::all(frees.into_iter()).await?;
     Ok(Outcome::Settled)
 }
 

@@ -3,7 +3,7 @@
 mod taints;
 
 use super::abandoned::{self, Cause};
-use super::pods;
+use super::{ownership, pods};
 use crate::clock;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -13,12 +13,15 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use stead::{
-    Change, Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Source, Store, Watch,
+    Change, Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Severity, Source, Store,
+    Watch,
 };
 use taints::Others;
 
 /// A node whose lease is older is taken for lost. Kubernetes waits as long.
 const GRACE: SignedDuration = SignedDuration::from_secs(50);
+/// The reason of events about a node that was well until now, and about its pods.
+const NOT_READY: &str = "NodeNotReady";
 /// Where nodes keep their leases.
 const LEASES: &str = "metadata.namespace=kube-node-lease";
 
@@ -172,6 +175,14 @@ async fn lost(context: &Context, node: &Node, now: Timestamp) -> Result<Found, E
         .writer()
         .patch_status(node, json!({"status": {"conditions": all}}))
         .await?;
+    if is_ready(node) {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let note = format!("Node {name} status is now: {NOT_READY}");
+        let about = ownership::about(node);
+        context
+            .events()
+            .tell(about, Severity::Normal, NOT_READY, "Watching", &note);
+    }
     Ok(Found::News)
 }
 
@@ -204,6 +215,9 @@ async fn unready(context: &Context, pods: &[Arc<Pod>], until: Timestamp) -> Resu
             Err(error) if error.is_not_found() => continue,
             other => drop(other?),
         }
+        let about = ownership::about(&**pod);
+        let events = context.events();
+        events.tell(about, Severity::Warning, NOT_READY, "Watching", "Node is not ready");
     }
     Ok(())
 }
@@ -220,6 +234,11 @@ async fn expel(context: &Context, pod: &Pod) -> Result<(), Error> {
         Err(error) if error.is_not_found() => return Ok(()),
         other => other?.object()?,
     };
+    let note = format!("Marking for deletion Pod {}", Key::of(pod));
+    let about = ownership::about(pod);
+    context
+        .events()
+        .tell(about, Severity::Normal, "TaintManagerEviction", "Deleting", &note);
     context.writer().delete(&marked, Propagation::Background).await
 }
 

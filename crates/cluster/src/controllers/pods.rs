@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::time::Duration;
 use stead_machinery::selector::LabelSelector as Selector;
 
@@ -45,8 +46,13 @@ pub fn has_ended(pod: &Pod) -> bool {
 
 /// Whether it has a node.
 pub fn is_placed(pod: &Pod) -> bool {
+    node(pod).is_some()
+}
+
+/// Its node, if it has one.
+pub fn node(pod: &Pod) -> Option<&str> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    node.is_some_and(|node| !node.is_empty())
+    node.filter(|node| !node.is_empty())
 }
 
 /// Its phase; `Pending` before any node has spoken of it.
@@ -123,22 +129,19 @@ pub fn from_template(template: &PodTemplateSpec, namespace: Option<&str>, prefix
 /// before ready, doubled up on a node before alone, ready for a short time before ready for long, often restarted
 /// before steady, newer before older.
 pub fn by_worth(mut pods: Vec<&Pod>) -> Vec<&Pod> {
-    let neighbours = |pod: &Pod, all: &[&Pod]| {
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        all.iter()
-            .filter(|other| other.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == node)
-            .count()
-    };
-    let all = pods.clone();
+    let mut crowds: HashMap<Option<&str>, usize> = HashMap::new();
+    for pod in &pods {
+        *crowds.entry(node(pod)).or_default() += 1;
+    }
     pods.sort_by_cached_key(|pod| {
-        let assigned = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+        let assigned = is_placed(pod);
         let rank = match phase(pod) {
             "Pending" => 0,
             "Unknown" => 1,
             _ => 2,
         };
         let cost = deletion_cost(pod);
-        let crowd = std::cmp::Reverse(neighbours(pod, &all));
+        let crowd = std::cmp::Reverse(crowds.get(&node(pod)).copied());
         let since = std::cmp::Reverse(ready_since(pod));
         let restarts = std::cmp::Reverse(restarts(pod));
         let age = std::cmp::Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0));

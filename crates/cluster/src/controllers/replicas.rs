@@ -5,8 +5,8 @@
 mod status;
 
 use super::ownership::{self, Family};
+use super::pod_control::PodControl;
 use super::pods::{self, Availability};
-use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec, ReplicationController};
@@ -14,11 +14,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Store, Typed};
+use stead::{Context, Controller, Error, Key, Manager, Outcome, Reconciler, Rule, Store, Typed};
 use stead_machinery::selector::LabelSelector as Selector;
-
-/// Creates and deletes that are under way at once, for one owner.
-const AT_ONCE: usize = 32;
 
 /// What a kind must say of itself to have replicas.
 pub trait ReplicaOwner: Typed + Serialize {
@@ -132,21 +129,17 @@ impl<K: ReplicaOwner> Replicas<K> {
         let wanted = usize::try_from(owner.wanted()).unwrap_or(0);
         let missing = wanted.saturating_sub(active.len());
         let surplus = active.len().saturating_sub(wanted);
+        let control = PodControl::new(context, &**owner);
         if let Some(template) = owner.template().filter(|_| missing > 0) {
             let meta = owner.meta();
             let name = meta.name.as_deref().unwrap_or_default();
             let mut pod = pods::from_template(template, meta.namespace.as_deref(), name);
             pod.metadata.owner_references = Some(vec![ownership::controller_reference(&**owner)]);
-            let creates = (0..missing).map(|_| context.writer().create(&pod));
-            all(creates).await?;
+            control.create(&vec![&pod; missing]).await?;
         }
         if surplus > 0 {
             let victims = pods::by_worth(active.to_vec());
-            let mut deletes = Vec::with_capacity(surplus);
-            for pod in victims.into_iter().take(surplus) {
-                deletes.push(context.writer().delete(pod, Propagation::Background));
-            }
-            all(deletes.into_iter()).await?;
+            control.delete(victims.into_iter().take(surplus)).await?;
         }
         Ok(())
     }
@@ -157,18 +150,6 @@ fn failure_reason(wanted: i32, active: usize) -> &'static str {
         true => "FailedCreate",
         false => "FailedDelete",
     }
-}
-
-/// Runs writes side by side and gives the first error; those that went through are seen in the cache next time.
-pub(super) async fn all<T>(writes: impl Iterator<Item = impl Future<Output = Result<T, Error>>>) -> Result<(), Error> {
-    let mut results = futures::stream::iter(writes).buffer_unordered(AT_ONCE);
-    let mut first = Ok(());
-    while let Some(result) = results.next().await {
-        if let (Err(error), Ok(())) = (result, &first) {
-            first = Err(error);
-        }
-    }
-    first
 }
 
 fn count<K: ReplicaOwner>(owner: &K, active: &[&Pod], now: Timestamp) -> Counts {

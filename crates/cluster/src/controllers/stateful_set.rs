@@ -13,7 +13,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::json;
 use std::sync::Arc;
-use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Store};
+use stead::{Context, Controller, Error, Key, Manager, Outcome, Propagation, Reconciler, Rule, Severity, Store};
 use steps::{Place, Step, World};
 
 /// Adds the controller of StatefulSets.
@@ -111,7 +111,11 @@ impl StatefulSets {
         for step in world.steps() {
             let made = match step {
                 Step::Create { ordinal, revision } => self.create(context, set, history, ordinal, revision).await,
-                Step::Delete(pod) => context.writer().delete(&**pod, Propagation::Background).await,
+                Step::Delete(pod) => {
+                    let deleted = context.writer().delete(&**pod, Propagation::Background).await;
+                    tell(context, set, "Delete", &pod_words(pod), &deleted);
+                    deleted
+                }
             };
             if made.is_err() {
                 // The order of the steps is the order of the pods: what comes after has to wait.
@@ -135,7 +139,9 @@ impl StatefulSets {
             return Err(Error::transient(format!("revision {revision} is not known yet")));
         };
         let pod = identity::pod(set, &template, ordinal, revision);
-        created(context.writer().create(&pod).await)?;
+        let made = context.writer().create(&pod).await.map(drop);
+        tell(context, set, "Create", &pod_words(&pod), &made);
+        created(made)?;
         // Under its name there may be a pod that is not ours, whose end nobody tells us: then this is tried again.
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
         let known = self.pods.store.get(&Key::of(&pod));
@@ -157,7 +163,11 @@ impl StatefulSets {
                     return Err(Error::transient(format!("claim {name} is still being deleted")));
                 }
                 Some(_) => {}
-                None => created(context.writer().create(&claim).await)?,
+                None => {
+                    let made = context.writer().create(&claim).await.map(drop);
+                    tell(context, set, "Create", &claim_words(name, set, ordinal, &made), &made);
+                    created(made)?;
+                }
             }
         }
         Ok(())
@@ -202,5 +212,42 @@ impl StatefulSets {
             }
         }
         Ok(())
+    }
+}
+
+/// An event about what was done for the set, or not: the verb and its object in Kubernetes' words. That something is
+/// there already is no news.
+fn tell(context: &Context, set: &StatefulSet, verb: &str, what: &str, went: &Result<(), Error>) {
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    let (severity, reason, note) = match went {
+        Ok(()) => {
+            let end = if what.starts_with("Pod") {
+                "successful"
+            } else {
+                "success"
+            };
+            let note = format!("{verb} {what} in StatefulSet {name} {end}");
+            (Severity::Normal, format!("Successful{verb}"), note)
+        }
+        Err(error) if error.is_conflict() => return,
+        Err(error) => {
+            let note = format!("{verb} {what} in StatefulSet {name} failed error: {}", error.words());
+            (Severity::Warning, format!("Failed{verb}"), note)
+        }
+    };
+    let action = if verb == "Create" { "Creating" } else { "Deleting" };
+    let about = ownership::about(set);
+    context.events().tell(about, severity, &reason, action, &note);
+}
+
+fn pod_words(pod: &Pod) -> String {
+    format!("Pod {}", pod.metadata.name.as_deref().unwrap_or_default())
+}
+
+fn claim_words(claim: &str, set: &StatefulSet, ordinal: i32, went: &Result<(), Error>) -> String {
+    let pod = identity::pod_name(set, ordinal);
+    match went {
+        Ok(()) => format!("Claim {claim} Pod {pod}"),
+        Err(_) => format!("Claim {claim} for Pod {pod}"),
     }
 }

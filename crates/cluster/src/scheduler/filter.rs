@@ -16,7 +16,7 @@ pub struct Reason(pub String);
 /// What has to be known of all nodes to judge one.
 pub struct World<'a> {
     pub spread: spread::Spread,
-    pub affinity: affinity::Affinity<'a>,
+    pub affinity: affinity::Affinity,
     /// What the pod's claims ask for.
     pub needs: &'a [volumes::Need],
     /// What the pod itself asks for.

@@ -2,15 +2,16 @@
 //!
 //! Kept change by change, so that a decision costs a look at each node and never at each pod.
 
-use super::filter::affinity::{self, Namespaces};
+use super::filter::affinity::{self, Namespaces, Term};
 use super::filter::volumes::Need;
 use super::filter::{self, Reason, Refusal};
 use super::preempt::{self, Candidate};
 use super::resources::{self, Resources};
-use super::score::{self, neighbours, neighbours::Neighbours};
+use super::score;
+use super::score::neighbours::{self, Neighbours, Wish};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// One node.
@@ -22,24 +23,28 @@ pub struct NodeInfo {
     pub requested: Resources,
     /// The pods on it, by UID.
     pub pods: HashMap<String, Arc<Pod>>,
-    /// Those of them that keep others away. Few pods do, and only these are asked for each decision.
-    pub repelling: BTreeSet<String>,
-    /// Those of them that would like to have others near, or not so near.
-    pub wishing: BTreeSet<String>,
+    /// How those of them that keep others away do it. Few pods do, and only these are asked for each decision.
+    pub repelling: BTreeMap<String, Arc<[Term]>>,
+    /// What those of them would like that want to have others near, or not so near.
+    pub wishing: BTreeMap<String, Arc<[Wish]>>,
 }
 
 impl NodeInfo {
-    /// Counts a pod.
+    /// Counts a pod, anew if it is known. What it demands of others never changes, and is read only once.
     pub fn add(&mut self, pod: &Arc<Pod>) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         self.requested.add(&resources::requests(pod));
-        if affinity::keeps_away(pod) {
-            self.repelling.insert(uid.clone());
+        if let Some(before) = self.pods.insert(uid.clone(), pod.clone()) {
+            return self.requested.subtract(&resources::requests(&before));
         }
-        if neighbours::has_wishes(pod) {
-            self.wishing.insert(uid.clone());
+        let repelling = affinity::repelling(pod);
+        if !repelling.is_empty() {
+            self.repelling.insert(uid.clone(), repelling.into());
         }
-        self.pods.insert(uid, pod.clone());
+        let opinions = neighbours::opinions(pod);
+        if !opinions.is_empty() {
+            self.wishing.insert(uid, opinions.into());
+        }
     }
 
     /// Counts a pod no more.
@@ -230,8 +235,11 @@ impl Ledger {
     }
 
     fn place(&mut self, pod: Arc<Pod>, node: String) {
-        self.forget(&pod);
         let uid = pod.metadata.uid.clone().unwrap_or_default();
+        match self.places.get(&uid) == Some(&node) {
+            true => drop(self.nominated.remove(&uid)),
+            false => self.forget(&pod),
+        }
         self.nodes.entry(node.clone()).or_default().add(&pod);
         self.places.insert(uid, node);
     }

@@ -29,4 +29,5 @@ mod sets;
 mod stateful;
 mod storage;
 mod story;
+mod telling;
 mod volumes;

@@ -5,15 +5,27 @@
 
 use super::indexes::Indexes;
 use super::policy::{self, Failure};
+use super::verdict::ended_at;
 use crate::controllers::pods;
 use k8s_openapi::api::batch::v1::{JobSpec, JobStatus, UncountedTerminatedPods};
 use k8s_openapi::api::core::v1::Pod;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// Keeps a pod until it is counted.
 pub const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 pub const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+/// Failures that a policy ignores: they count for the wait only.
+pub const INDEX_IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+
+/// Whether a Job goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Running,
+    /// No pod of it will be made any more.
+    Ending,
+}
 
 /// What is known of a Job's pods.
 #[derive(Debug, Default)]
@@ -29,6 +41,9 @@ pub struct Ledger {
     pub fatal: Option<String>,
     /// Failed pods that count for nothing: they only lose their finalizer.
     pub ignored: Vec<Arc<Pod>>,
+    /// Where each index has its own limit: the last failed pod of each index that has to be tried again. The one
+    /// after it carries its count on, so it must not go before that one is there.
+    pub held: BTreeMap<i32, Arc<Pod>>,
 }
 
 pub fn has_finalizer(pod: &Pod) -> bool {
@@ -41,10 +56,28 @@ pub fn index_of(pod: &Pod) -> Option<i32> {
 
 /// How often an index had failed before this pod was made.
 pub fn failures_before(pod: &Pod) -> i32 {
+    number(pod, INDEX_FAILURES)
+}
+
+/// How often an index had been tried in vain before this pod was made, whether that counted or not.
+pub fn tries_before(pod: &Pod) -> i32 {
+    failures_before(pod).saturating_add(number(pod, INDEX_IGNORED))
+}
+
+/// What the pod after a failed one of its index notes: how many failures counted, and how many did not.
+pub fn failures_after(spec: &JobSpec, last: &Pod) -> (i32, i32) {
+    let (counted, ignored) = (failures_before(last), number(last, INDEX_IGNORED));
+    match policy::failure(spec, last) {
+        Failure::Ignored => (counted, ignored.saturating_add(1)),
+        Failure::Counts | Failure::FailsIndex | Failure::FailsJob(_) => (counted.saturating_add(1), ignored),
+    }
+}
+
+/// A number in an annotation; nought where there is none, or none that makes sense.
+fn number(pod: &Pod, annotation: &str) -> i32 {
     let annotations = pod.metadata.annotations.as_ref();
-    annotations
-        .and_then(|all| all.get(INDEX_FAILURES)?.parse().ok())
-        .unwrap_or(0)
+    let found = annotations.and_then(|all| all.get(annotation)?.parse().ok());
+    found.filter(|count| *count >= 0).unwrap_or(0)
 }
 
 pub fn replaces_only_failed(spec: &JobSpec) -> bool {
@@ -74,11 +107,9 @@ impl Ledger {
             ..Ledger::default()
         };
         let before = status.uncounted_terminated_pods.clone().unwrap_or_default();
-        let kept = |uid: &String| {
-            owned
-                .iter()
-                .any(|pod| pod.metadata.uid.as_ref() == Some(uid) && has_finalizer(pod))
-        };
+        let finalized = owned.iter().filter(|pod| has_finalizer(pod));
+        let finalized: HashSet<&String> = finalized.filter_map(|pod| pod.metadata.uid.as_ref()).collect();
+        let kept = |uid: &String| finalized.contains(uid);
         let split = |uids: Option<Vec<String>>| -> (Vec<String>, Vec<String>) {
             uids.unwrap_or_default().into_iter().partition(kept)
         };
@@ -107,7 +138,40 @@ impl Ledger {
             succeeded: some(succeeded),
             failed: some(failed),
         };
+        if spec.backoff_limit_per_index.is_some() {
+            ledger.hold(spec, owned);
+        }
         ledger
+    }
+
+    /// Finds the last failed pod of each index that has to be tried again.
+    fn hold(&mut self, spec: &JobSpec, owned: &[Arc<Pod>]) {
+        let active: BTreeSet<i32> = self.active.iter().filter_map(|pod| index_of(pod)).collect();
+        let wanted = 0..spec.completions.unwrap_or(0);
+        let order = |pod: &Pod| (tries_before(pod), ended_at(pod));
+        for pod in owned.iter().filter(|pod| has_finalizer(pod) && is_failed(spec, pod)) {
+            let Some(index) = index_of(pod).filter(|index| wanted.contains(index)) else {
+                continue;
+            };
+            let over = self.completed.0.contains(&index) || self.failed_indexes.0.contains(&index);
+            let known = self.held.get(&index);
+            if !over && !active.contains(&index) && known.is_none_or(|known| order(known) <= order(pod)) {
+                self.held.insert(index, pod.clone());
+            }
+        }
+    }
+
+    /// The pods that need to be kept no longer, once the status has noted what they are.
+    pub fn counted(&self, owned: &[Arc<Pod>], stage: Stage) -> Vec<Arc<Pod>> {
+        let noted = self.uncounted.succeeded.iter().chain(&self.uncounted.failed).flatten();
+        let noted: HashSet<&String> = noted.collect();
+        let held = self.held.values().filter(|_| stage == Stage::Running);
+        let held: HashSet<Option<&String>> = held.map(|pod| pod.metadata.uid.as_ref()).collect();
+        let is_noted = |pod: &&Arc<Pod>| pod.metadata.uid.as_ref().is_some_and(|uid| noted.contains(uid));
+        let done = self.ignored.iter().chain(owned.iter().filter(is_noted));
+        done.filter(|pod| !held.contains(&pod.metadata.uid.as_ref()))
+            .cloned()
+            .collect()
     }
 
     fn success(&mut self, spec: &JobSpec, pod: &Arc<Pod>, uid: String, succeeded: &mut Vec<String>) {
@@ -155,13 +219,6 @@ impl Ledger {
 
     pub fn everything_is_counted(&self) -> bool {
         self.uncounted == UncountedTerminatedPods::default()
-    }
-
-    /// Whether a finished pod is noted, and so may lose its finalizer.
-    pub fn is_noted(&self, pod: &Pod) -> bool {
-        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        let mut noted = self.uncounted.succeeded.iter().chain(&self.uncounted.failed).flatten();
-        noted.any(|one| one == uid)
     }
 }
 

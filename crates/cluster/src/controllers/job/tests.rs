@@ -207,7 +207,7 @@ fn failures_in_a_row_make_the_next_pod_wait_longer() {
 #[test]
 fn an_indexed_pod_knows_its_index() {
     let job = job(json!({"completions": 2, "completionMode": "Indexed"}));
-    let pod = pod(&job, job.spec.as_ref().unwrap(), Some(1), 0);
+    let pod = pod(&job, job.spec.as_ref().unwrap(), Some(1), (0, 0));
     assert_eq!(pod.metadata.generate_name.as_deref(), Some("pi-1-"));
     let spec = pod.spec.unwrap();
     assert_eq!(spec.hostname.as_deref(), Some("pi-1"));

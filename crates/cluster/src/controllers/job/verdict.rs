@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,11 @@ pub fn is_true(status: &JobStatus, kind: &str) -> bool {
         .iter()
         .flatten()
         .any(|condition| condition.type_ == kind && condition.status == "True")
+}
+
+/// Whether it is decided how the Job ends.
+pub fn is_ending(status: &JobStatus) -> bool {
+    said(status).is_some()
 }
 
 /// When the Job finished, if it has.
@@ -220,22 +225,16 @@ pub fn surplus(spec: &JobSpec, ledger: &Ledger, count: i32) -> Vec<Arc<Pod>> {
     };
     let (mut first, rest): (Vec<_>, Vec<_>) = ledger.active.iter().partition(useless);
     let by_worth = pods::by_worth(rest.iter().map(|pod| &***pod).collect());
-    let named = |pod: &Pod| rest.iter().copied().find(|one| one.metadata.uid == pod.metadata.uid);
-    first.extend(by_worth.into_iter().filter_map(named));
+    let by_uid: HashMap<_, _> = rest.iter().map(|pod| (&pod.metadata.uid, *pod)).collect();
+    first.extend(by_worth.into_iter().filter_map(|pod| by_uid.get(&pod.metadata.uid)));
     first.truncate(usize::try_from(count).unwrap_or(0));
     first.into_iter().cloned().collect()
 }
 
-/// How long to wait before the next pod of an index, after its failures.
-pub fn wait_of_index(index: i32, owned: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
-    let of_index = owned
-        .iter()
-        .filter(|pod| ledger::index_of(pod) == Some(index) && pods::phase(pod) == "Failed");
-    let last = of_index.max_by_key(|pod| ledger::failures_before(pod))?;
-    let failures = usize::try_from(ledger::failures_before(last))
-        .unwrap_or(0)
-        .saturating_add(1);
-    left(ended_at(last), failures, now)
+/// How long to wait before the next pod of an index, after its last failure.
+pub fn wait_of_index(last: &Pod, now: Timestamp) -> Option<Duration> {
+    let failures = usize::try_from(ledger::tries_before(last)).unwrap_or(0);
+    left(ended_at(last), failures.saturating_add(1), now)
 }
 
 /// What is left of the wait after so many failures, the last of which was then.
@@ -268,7 +267,7 @@ pub fn wait(spec: &JobSpec, owned: &[Arc<Pod>], now: Timestamp) -> Option<Durati
 }
 
 /// When the last container of a pod ended.
-fn ended_at(pod: &Pod) -> Timestamp {
+pub fn ended_at(pod: &Pod) -> Timestamp {
     let statuses = pod
         .status
         .iter()

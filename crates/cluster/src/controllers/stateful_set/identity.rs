@@ -22,7 +22,7 @@ pub fn ordinal_in(set: &StatefulSet, pod: &Pod) -> Option<i32> {
         .flatten()
 }
 
-fn pod_name(set: &StatefulSet, ordinal: i32) -> String {
+pub fn pod_name(set: &StatefulSet, ordinal: i32) -> String {
     format!("{}-{ordinal}", set.metadata.name.as_deref().unwrap_or_default())
 }
 

@@ -69,45 +69,117 @@ fn holds(need: &NodeSelectorRequirement, value: Option<&String>) -> bool {
     }
 }
 
-/// What a pod asks of the pods around it, and what they ask of it.
-pub struct Affinity<'a> {
-    /// Each required term with the places where a matching pod is.
-    attracted: Vec<(&'a str, BTreeSet<String>)>,
-    /// Whether the pod would be the first of its group: then it may start anywhere.
-    first_of_group: bool,
-    /// Topology key and values where it must not be, by its own wish.
-    repelled: BTreeSet<(String, String)>,
-    /// The same, by the wish of pods that are there.
-    refused: BTreeSet<(String, String)>,
+/// A term of a pod's affinity, read once: it is held against every pod of the cluster.
+#[derive(Debug, Clone)]
+pub struct Term {
+    pub topology_key: String,
+    scope: Scope,
+    /// `None` means no pod.
+    selector: Option<Selector>,
 }
 
-impl<'a> Affinity<'a> {
-    pub fn new(pod: &'a Pod, nodes: impl Iterator<Item = &'a NodeInfo> + Clone, namespaces: &Namespaces) -> Self {
-        let own = terms(pod);
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+/// In which namespaces a term looks.
+#[derive(Debug, Clone)]
+struct Scope {
+    named: Vec<String>,
+    /// By their labels.
+    chosen: Option<Selector>,
+}
+
+impl Term {
+    /// A term of a pod of this namespace.
+    pub fn new(term: &PodAffinityTerm, namespace: &str) -> Self {
+        let mut named = term.namespaces.clone().unwrap_or_default();
+        if named.is_empty() && term.namespace_selector.is_none() {
+            named.push(namespace.to_string());
+        }
+        Term {
+            topology_key: term.topology_key.clone(),
+            scope: Scope {
+                named,
+                chosen: term.namespace_selector.as_ref().and_then(pods::selector),
+            },
+            selector: term.label_selector.as_ref().and_then(pods::selector),
+        }
+    }
+
+    /// Whether it means this pod.
+    pub fn means(&self, other: &Pod, namespaces: &Namespaces) -> bool {
+        let selector = self.selector.as_ref();
+        selector.is_some_and(|selector| pods::matches(selector, other)) && self.scope.holds(other, namespaces)
+    }
+
+    /// Where a node is, as far as the term goes.
+    pub fn place<'a>(&self, node: &'a Node) -> Option<&'a String> {
+        labels(node).get(&self.topology_key)
+    }
+}
+
+impl Scope {
+    fn holds(&self, other: &Pod, namespaces: &Namespaces) -> bool {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        let theirs = other.metadata.namespace.as_deref().unwrap_or_default();
+        let fits = |selector: &Selector| selector.matches(namespaces.get(theirs).unwrap_or(&NONE));
+        self.named.iter().any(|name| name == theirs) || self.chosen.as_ref().is_some_and(fits)
+    }
+}
+
+/// Places, by topology key: what is asked of each node costs a look for each key, however many places there are.
+#[derive(Debug, Default)]
+struct Places(BTreeMap<String, BTreeSet<String>>);
+
+impl Places {
+    fn add(&mut self, key: &str, place: &str) {
+        if let Some(places) = self.0.get_mut(key) {
+            if !places.contains(place) {
+                places.insert(place.to_string());
+            }
+        } else {
+            self.0.insert(key.to_string(), BTreeSet::from([place.to_string()]));
+        }
+    }
+
+    /// Whether a node is in one of them.
+    fn hold(&self, node: &Node) -> bool {
+        let labels = labels(node);
+        let mut keys = self.0.iter();
+        keys.any(|(key, places)| labels.get(key).is_some_and(|place| places.contains(place)))
+    }
+}
+
+/// What a pod asks of the pods around it, and what they ask of it.
+pub struct Affinity {
+    /// Each required term with the places where a matching pod is.
+    attracted: Vec<(Term, BTreeSet<String>)>,
+    /// Whether the pod would be the first of its group: then it may start anywhere.
+    first_of_group: bool,
+    /// Where it must not be, by its own wish.
+    repelled: Places,
+    /// The same, by the wish of pods that are there.
+    refused: Places,
+}
+
+impl Affinity {
+    pub fn new<'a>(pod: &Pod, nodes: impl Iterator<Item = &'a NodeInfo> + Clone, namespaces: &Namespaces) -> Self {
         let mut attracted = Vec::new();
         let mut first_of_group = true;
-        for term in &own.attract {
-            let places = places(term, namespace, nodes.clone(), namespaces);
-            first_of_group &= places.is_empty() && fits(term, namespace, pod, namespaces);
-            attracted.push((term.topology_key.as_str(), places));
+        for term in attracting(pod) {
+            let places = places(&term, nodes.clone(), namespaces);
+            first_of_group &= places.is_empty() && term.means(pod, namespaces);
+            attracted.push((term, places));
         }
-        let mut repelled = BTreeSet::new();
-        for term in &own.repel {
-            for place in places(term, namespace, nodes.clone(), namespaces) {
-                repelled.insert((term.topology_key.clone(), place));
+        let mut repelled = Places::default();
+        for term in repelling(pod) {
+            for place in places(&term, nodes.clone(), namespaces) {
+                repelled.add(&term.topology_key, &place);
             }
         }
-        let mut refused = BTreeSet::new();
+        let mut refused = Places::default();
         for info in nodes {
             let Some(node) = &info.node else { continue };
-            for other in info.repelling.iter().filter_map(|uid| info.pods.get(uid)) {
-                let theirs = other.metadata.namespace.as_deref().unwrap_or_default();
-                for term in terms(other).repel {
-                    let means = fits(term, theirs, pod, namespaces);
-                    if let Some(place) = labels(node).get(&term.topology_key).filter(|_| means) {
-                        refused.insert((term.topology_key.clone(), place.clone()));
-                    }
+            for term in info.repelling.values().flat_map(|terms| terms.iter()) {
+                if let Some(place) = term.place(node).filter(|_| term.means(pod, namespaces)) {
+                    refused.add(&term.topology_key, place);
                 }
             }
         }
@@ -120,16 +192,14 @@ impl<'a> Affinity<'a> {
     }
 
     pub fn check(&self, node: &Node) -> Option<(Reason, Hope)> {
-        let labels = labels(node);
-        let there = |key: &str, places: &BTreeSet<String>| labels.get(key).is_some_and(|place| places.contains(place));
-        let attracted = self.attracted.iter().all(|(key, places)| there(key, places))
-            || (self.first_of_group && self.attracted.iter().all(|(key, _)| labels.contains_key(*key)));
-        let hit = |set: &BTreeSet<(String, String)>| set.iter().any(|(key, place)| labels.get(key) == Some(place));
+        let there = |(term, places): &(Term, BTreeSet<String>)| term.place(node).is_some_and(|at| places.contains(at));
+        let attracted = self.attracted.iter().all(there)
+            || (self.first_of_group && self.attracted.iter().all(|(term, _)| term.place(node).is_some()));
         let (text, hope) = if !attracted {
             ("node(s) didn't match pod affinity rules", Hope::None)
-        } else if hit(&self.repelled) {
+        } else if self.repelled.hold(node) {
             ("node(s) didn't match pod anti-affinity rules", Hope::IfPodsGo)
-        } else if hit(&self.refused) {
+        } else if self.refused.hold(node) {
             (
                 "node(s) didn't satisfy existing pods anti-affinity rules",
                 Hope::IfPodsGo,
@@ -141,63 +211,37 @@ impl<'a> Affinity<'a> {
     }
 }
 
-#[derive(Default)]
-struct Terms<'a> {
-    attract: Vec<&'a PodAffinityTerm>,
-    repel: Vec<&'a PodAffinityTerm>,
+/// The terms by which a pod demands to be near others.
+pub fn attracting(pod: &Pod) -> Vec<Term> {
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    let affinity = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
+    read(
+        pod,
+        affinity.and_then(|all| all.required_during_scheduling_ignored_during_execution.as_ref()),
+    )
 }
 
-/// Whether a pod keeps others away from where it is.
-pub fn keeps_away(pod: &Pod) -> bool {
-    !terms(pod).repel.is_empty()
+/// The terms by which a pod keeps others away from where it is.
+pub fn repelling(pod: &Pod) -> Vec<Term> {
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    let affinity = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    read(
+        pod,
+        affinity.and_then(|all| all.required_during_scheduling_ignored_during_execution.as_ref()),
+    )
 }
 
-fn terms(pod: &Pod) -> Terms<'_> {
-    let Some(affinity) = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref()) else {
-        return Terms::default();
-    };
-    let attract = affinity.pod_affinity.iter();
-    let repel = affinity.pod_anti_affinity.iter();
-    Terms {
-        attract: attract
-            .flat_map(|a| a.required_during_scheduling_ignored_during_execution.iter().flatten())
-            .collect(),
-        repel: repel
-            .flat_map(|a| a.required_during_scheduling_ignored_during_execution.iter().flatten())
-            .collect(),
-    }
+fn read(pod: &Pod, terms: Option<&Vec<PodAffinityTerm>>) -> Vec<Term> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let terms = terms.into_iter().flatten();
+    terms.map(|term| Term::new(term, namespace)).collect()
 }
 
-fn places<'a>(
-    term: &PodAffinityTerm,
-    namespace: &str,
-    nodes: impl Iterator<Item = &'a NodeInfo>,
-    namespaces: &Namespaces,
-) -> BTreeSet<String> {
-    let with_match = nodes.filter(|info| {
-        let mut pods = info.pods.values();
-        pods.any(|other| fits(term, namespace, other, namespaces))
-    });
+fn places<'a>(term: &Term, nodes: impl Iterator<Item = &'a NodeInfo>, namespaces: &Namespaces) -> BTreeSet<String> {
+    let with_match = nodes.filter(|info| info.pods.values().any(|other| term.means(other, namespaces)));
     with_match
-        .filter_map(|info| labels(info.node.as_ref()?).get(&term.topology_key).cloned())
+        .filter_map(|info| term.place(info.node.as_ref()?).cloned())
         .collect()
-}
-
-/// Whether a term of a pod in `namespace` means another pod.
-pub fn fits(term: &PodAffinityTerm, namespace: &str, other: &Pod, namespaces: &Namespaces) -> bool {
-    static NONE: BTreeMap<String, String> = BTreeMap::new();
-    let theirs = other.metadata.namespace.as_deref().unwrap_or_default();
-    let listed = term.namespaces.as_deref().unwrap_or_default();
-    let chosen = term.namespace_selector.as_ref().and_then(pods::selector);
-    let chosen = chosen.is_some_and(|selector| selector.matches(namespaces.get(theirs).unwrap_or(&NONE)));
-    let same = listed.is_empty() && term.namespace_selector.is_none() && theirs == namespace;
-    let in_scope = chosen || same || listed.iter().any(|name| name == theirs);
-    let selector: Option<Selector> = term
-        .label_selector
-        .as_ref()
-        .filter(|_| in_scope)
-        .and_then(pods::selector);
-    selector.is_some_and(|selector| pods::matches(&selector, other))
 }
 
 /// The labels of a node.

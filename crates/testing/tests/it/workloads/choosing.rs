@@ -362,3 +362,56 @@ async fn a_spread_may_count_each_roll_out_for_itself() {
         "those of the other release do not count"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_keeps_away_from_others_comes_when_those_are_others_no_more() {
+    let cluster = cluster_of(1).await;
+    put(&cluster, "rival", "rival", json!({})).await;
+    runs(&cluster, "rival").await;
+    put(&cluster, "shy", "shy", demand("podAntiAffinity", "rival", json!({}))).await;
+    assert!(waits(&cluster, "shy").await.contains("anti-affinity"));
+    change(
+        &cluster,
+        "pods/rival",
+        json!({"metadata": {"labels": {"app": "friend"}}}),
+    )
+    .await;
+    node_of(&cluster, "shy").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_keeps_away_from_a_kind_of_namespace_comes_when_it_is_another_kind() {
+    let cluster = cluster_of(1).await;
+    put(&cluster, "rival", "rival", json!({})).await;
+    runs(&cluster, "rival").await;
+    let loud = json!({"namespaceSelector": {"matchLabels": {"kind": "loud"}}});
+    change(
+        &cluster,
+        "namespaces/default",
+        json!({"metadata": {"labels": {"kind": "loud"}}}),
+    )
+    .await;
+    put(&cluster, "shy", "shy", demand("podAntiAffinity", "rival", loud)).await;
+    assert!(waits(&cluster, "shy").await.contains("anti-affinity"));
+    change(
+        &cluster,
+        "namespaces/default",
+        json!({"metadata": {"labels": {"kind": null}}}),
+    )
+    .await;
+    node_of(&cluster, "shy").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_must_be_spread_comes_when_the_others_are() {
+    let cluster = cluster_of(2).await;
+    change(&cluster, "nodes/node-1", json!({"spec": {"unschedulable": true}})).await;
+    let even = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector("even")}]});
+    put(&cluster, "first", "even", even.clone()).await;
+    assert_eq!(node_of(&cluster, "first").await, "node-0");
+    put(&cluster, "second", "even", even).await;
+    assert!(waits(&cluster, "second").await.contains("topology spread constraints"));
+    put(&cluster, "third", "even", json!({"nodeName": "node-1"})).await;
+    assert_eq!(node_of(&cluster, "second").await, "node-0");
+}

@@ -319,3 +319,58 @@ async fn a_pod_that_is_deleted_before_it_has_a_node_has_failed() {
     })
     .await;
 }
+
+fn noted(pod: &Value, what: &str) -> Value {
+    pod["metadata"]["annotations"][format!("batch.kubernetes.io/{what}")].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_is_ignored_uses_up_no_patience_of_its_index() {
+    let cluster = cluster_of(1).await;
+    let index = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
+    let mut spec = merged(careful(), index);
+    spec.as_object_mut().expect("an object").remove("backoffLimit");
+    job(&cluster, endless(), spec).await;
+    let mut last = running(&cluster, 1).await.remove(0);
+    for ignored in 1..=3 {
+        evict(&cluster, &name(&last)).await.expect("an eviction");
+        last = replaced(&cluster, &last).await;
+        assert_eq!(noted(&last, "job-index-failure-count"), "0", "{last}");
+        assert_eq!(
+            noted(&last, "job-index-ignored-failure-count"),
+            ignored.to_string().as_str(),
+            "{last}"
+        );
+    }
+    let job = cluster.get("jobs/work").await.expect("the job");
+    assert_eq!(job["status"]["failedIndexes"], "", "{job}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_failed_pod_of_an_index_stays_until_the_next_one_has_its_count() {
+    let cluster = cluster_of(1).await;
+    let spec = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 2});
+    job(&cluster, fails(), spec).await;
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let list = until(&cluster, "pods?labelSelector=app=work", minutes(5), |list| {
+            items(list)
+                .iter()
+                .any(|pod| pod["status"]["phase"] == "Failed" && pod["metadata"]["deletionTimestamp"].is_null())
+        })
+        .await;
+        let mut failed = items(&list).iter().filter(|pod| pod["status"]["phase"] == "Failed");
+        let failed = failed.find(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        let failed = failed.expect("it was seen");
+        counts.push(noted(failed, "job-index-failure-count"));
+        // Somebody tidies up at once; the finalizer keeps what still has to be counted on.
+        remove(&cluster, &format!("pods/{}", name(failed))).await;
+    }
+    assert_eq!(counts, ["0", "1", "2"]);
+    let job = over(&cluster, "Failed").await;
+    assert_eq!(
+        (&job["status"]["failedIndexes"], &job["status"]["failed"]),
+        (&json!("0"), &json!(3)),
+        "{job}"
+    );
+}
