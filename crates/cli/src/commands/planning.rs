@@ -142,7 +142,7 @@ async fn look_ahead(client: &Client, namespace: String, written: Written) -> Res
         .await
         .with_context(|| format!("cannot read webapp {name}"))
         .hint("`stead manifests --only crds | kubectl apply -f -` installs the definition")?;
-    misspelt(client, &namespace, written.document).await?;
+    misspelt(client, &namespace, written.document, live.as_ref()).await?;
     let candidate = tried(&apps, live, file).await?;
     let seen = gather::seen(client, &namespace, &candidate).await?;
     let plan = stead_webapp::plan::webapp(&candidate, &seen, Timestamp::now());
@@ -166,14 +166,24 @@ async fn look_ahead(client: &Client, namespace: String, written: Written) -> Res
 }
 
 /// Fails for what the cluster does not know, as `kubectl apply` would: a field that is misspelt is not what was meant.
-async fn misspelt(client: &Client, namespace: &str, mut document: Value) -> Result<()> {
+/// What is there is changed, and only what is not is created: to plan a change nobody needs the right, or room in a
+/// quota, for another one.
+async fn misspelt(client: &Client, namespace: &str, mut document: Value, live: Option<&WebApp>) -> Result<()> {
     document["metadata"]["namespace"] = namespace.into();
-    // A file that was read from a cluster says which version it was, which nothing that is created may.
+    // A file that was read from a cluster says which object and version it was, which is not what it is held against.
     if let Some(metadata) = document["metadata"].as_object_mut() {
+        metadata.remove("uid");
         metadata.remove("resourceVersion");
+        let version = live.and_then(ResourceExt::resource_version);
+        metadata.extend(version.map(|version| ("resourceVersion".to_owned(), version.into())));
     }
-    let path = format!("/apis/stead.dev/v1/namespaces/{namespace}/webapps?dryRun=All&fieldValidation=Strict");
-    let request = http::Request::post(path)
+    let collection = format!("/apis/stead.dev/v1/namespaces/{namespace}/webapps");
+    let options = "dryRun=All&fieldValidation=Strict";
+    let request = match live {
+        Some(live) => http::Request::put(format!("{collection}/{}?{options}", live.name_any())),
+        None => http::Request::post(format!("{collection}?{options}")),
+    };
+    let request = request
         .header("content-type", "application/json")
         .body(document.to_string().into_bytes())
         .context("cannot ask the cluster")?;

@@ -1,5 +1,6 @@
 //! EndpointSlices and Endpoints: which pods stand behind a Service.
 
+mod arrange;
 mod build;
 pub mod mirroring;
 
@@ -82,7 +83,7 @@ impl Reconciler for Slices {
             let node = self.nodes.named(None, node)?;
             node.metadata.labels.as_ref()?.get(ZONE).cloned()
         };
-        let wanted = build::slices(&service, &pods, &zone_of);
+        let wanted = build::slices(&service, &pods, &zone_of, &have);
         put_slices(context, &wanted, &have).await?;
         let endpoints = build::endpoints(&service, &pods);
         put(

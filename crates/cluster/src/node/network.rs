@@ -151,6 +151,11 @@ impl Network {
         if let Some(holder) = holder {
             holder.kill_group();
         }
+        self.give_back(address);
+    }
+
+    /// Lets another pod have an address that nobody uses any more.
+    pub fn give_back(&self, address: IpAddr) {
         match self {
             Network::Bridge(bridge) => bridge.addresses.give_back(address),
             Network::Loopback(addresses) => addresses.give_back(address),

@@ -76,6 +76,8 @@ pub struct Process {
     runs: Mutex<HashMap<(String, String), Run>>,
     /// What containers had used at the last look.
     samples: Mutex<HashMap<(String, String), usage::Samples>>,
+    /// Held while a sandbox is given back, so that two ends of one pod are one.
+    detaching: Mutex<()>,
     /// The tasks that keep volumes up to date, by pod.
     refreshing: Mutex<HashMap<String, AbortHandle>>,
     tokens: volumes::tokens::Tokens,
@@ -139,6 +141,7 @@ impl Process {
             folder,
             runs: Mutex::default(),
             samples: Mutex::default(),
+            detaching: Mutex::default(),
             refreshing: Mutex::default(),
             tokens: volumes::tokens::Tokens::default(),
             host_ports: Mutex::default(),
@@ -388,14 +391,18 @@ impl Runtime for Process {
     }
 
     async fn stop_sandbox(&self, pod: Arc<Pod>) -> Result<(), RuntimeError> {
-        self.detach(&self.pod_folder(Shape::of(&pod).uid()));
+        // What could not be noted now is given back with the pod's folder.
+        drop(self.detach(&self.pod_folder(Shape::of(&pod).uid())));
         Ok(())
     }
 
     async fn remove(&self, uid: &str) -> Result<(), RuntimeError> {
         let folder = self.pod_folder(uid);
-        self.detach(&folder);
-        end_pod(&folder);
+        let unnoted = self.detach(&folder);
+        let ending = folder.clone();
+        // It waits for processes to go, and this thread has other pods to look after.
+        let ended = tokio::task::spawn_blocking(move || end_pod(&ending)).await;
+        ended.map_err(|error| RuntimeError::run(format!("{}: {error}", folder.display())))?;
         let gone = self
             .runs
             .lock()
@@ -413,24 +420,30 @@ impl Runtime for Process {
         self.tokens.forget(uid);
         remove_folder(&folder)
             .await
-            .map_err(|error| RuntimeError::run(format!("{}: {error}", folder.display())))
+            .map_err(|error| RuntimeError::run(format!("{}: {error}", folder.display())))?;
+        // Without its record nobody takes the addresses for this pod's any more.
+        unnoted.into_iter().for_each(|address| self.network.give_back(address));
+        Ok(())
     }
 }
 
 impl Process {
-    /// Disconnects a pod, once: the next one may have its address already.
-    fn detach(&self, folder: &Path) {
+    /// Disconnects a pod, once: the next one may have its address already. Gives back what could not be noted, and so
+    /// is not given to another pod yet.
+    fn detach(&self, folder: &Path) -> Vec<IpAddr> {
         let path = folder.join("sandbox.json");
+        let _one_at_a_time = self.detaching.lock();
         let Some(record) = SandboxRecord::attached(&path) else {
-            return;
+            return Vec::new();
         };
         self.host_ports.lock().remove(&record.uid);
-        for address in &record.addresses {
-            self.network.detach(*address, record.holder);
-        }
-        if let Err(error) = record.detach(&path) {
-            // The address is given back twice then, which only matters if another pod got it in between.
-            tracing::warn!(%error, path = %path.display(), "the end of a sandbox could not be noted");
+        let addresses = record.addresses.clone();
+        match record.detach(&path, |address| self.network.give_back(address)) {
+            Ok(()) => Vec::new(),
+            Err(error) => {
+                tracing::warn!(%error, path = %path.display(), "the end of a sandbox could not be noted");
+                addresses
+            }
         }
     }
 }

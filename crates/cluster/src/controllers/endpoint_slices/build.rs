@@ -1,5 +1,6 @@
 //! The EndpointSlices and Endpoints that a Service and its pods make. Pure.
 
+use super::arrange::{Arranged, arrange};
 use crate::controllers::{ownership, pods};
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort as OldPort, EndpointSubset, Endpoints};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
@@ -7,7 +8,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointHint
 use k8s_openapi::api::discovery::v1::{ForNode, ForZone};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::ObjectMeta;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Endpoints in one slice.
@@ -46,8 +47,13 @@ pub fn selects(service: &Service, pod: &Pod) -> bool {
             .all(|(key, value)| labels.and_then(|all| all.get(key)) == Some(value))
 }
 
-/// The slices: pods with the same ports together, so many at a time.
-pub fn slices(service: &Service, pods: &[Arc<Pod>], zone_of: ZoneOf<'_>) -> Vec<EndpointSlice> {
+/// The slices: pods with the same ports together, so many at a time, and each in the slice where it was before.
+pub fn slices(
+    service: &Service,
+    pods: &[Arc<Pod>],
+    zone_of: ZoneOf<'_>,
+    have: &[Arc<EndpointSlice>],
+) -> Vec<EndpointSlice> {
     let mut groups: BTreeMap<Vec<PortKey>, Vec<Endpoint>> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| has_address(pod) && !pods::has_ended(pod)) {
         let ports = ports(service, pod)
@@ -70,20 +76,32 @@ pub fn slices(service: &Service, pods: &[Arc<Pod>], zone_of: ZoneOf<'_>) -> Vec<
                 app_protocol,
             })
             .collect();
-        let chunks: Vec<Vec<Endpoint>> = match endpoints.is_empty() {
-            true => vec![Vec::new()],
-            false => endpoints.chunks(LARGEST_SLICE).map(<[Endpoint]>::to_vec).collect(),
-        };
-        for chunk in chunks {
-            made.push(EndpointSlice {
-                metadata: slice_metadata(service, made.len()),
-                address_type: "IPv4".to_string(),
-                endpoints: (!chunk.is_empty()).then_some(chunk),
-                ports: Some(ports.clone()),
-            });
+        let same_ports = |slice: &&EndpointSlice| slice.ports.as_deref().unwrap_or_default() == ports;
+        let known: Vec<&EndpointSlice> = have.iter().map(AsRef::as_ref).filter(same_ports).collect();
+        let mut arranged = arrange(endpoints, &known);
+        if arranged.is_empty() {
+            // A Service without pods has one slice, which says so.
+            let name = known.first().and_then(|slice| slice.metadata.name.clone());
+            arranged.push(Arranged::empty(name));
         }
+        made.extend(arranged.into_iter().map(|slice| (slice, ports.clone())));
     }
-    made
+    let taken: BTreeSet<String> = made.iter().filter_map(|(slice, _)| slice.name.clone()).collect();
+    // A new slice takes the name of one that is not needed any more: that is a change, and no end and beginning.
+    let spare = have.iter().filter_map(|slice| slice.metadata.name.clone());
+    let fresh = (0..).map(|index| slice_name_of(service, index));
+    let mut names = spare.chain(fresh).filter(|name| !taken.contains(name));
+    let mut used = BTreeSet::new();
+    let mut finish = |(slice, ports): (Arranged, Vec<EndpointPort>)| {
+        let name = slice.name.or_else(|| names.find(|name| used.insert(name.clone())));
+        EndpointSlice {
+            metadata: slice_metadata(service, name),
+            address_type: "IPv4".to_string(),
+            endpoints: (!slice.endpoints.is_empty()).then_some(slice.endpoints),
+            ports: Some(ports),
+        }
+    };
+    made.into_iter().map(&mut finish).collect()
 }
 
 /// The older form of the same.
@@ -179,13 +197,18 @@ fn over_capacity(endpoints: &Endpoints) -> Option<&String> {
     endpoints.metadata.annotations.as_ref()?.get(OVER_CAPACITY)
 }
 
-/// The name is fixed by the Service and the position, so that a repeated create finds the first one's work.
-fn slice_metadata(service: &Service, index: usize) -> ObjectMeta {
+/// The name of a new slice is fixed by the Service and a number, so that a repeated create finds the first one's work.
+fn slice_name_of(service: &Service, index: usize) -> String {
+    let meta = &service.metadata;
+    let uid = meta.uid.as_deref().unwrap_or_default();
+    slice_name(meta.name.as_deref().unwrap_or_default(), uid, index)
+}
+
+fn slice_metadata(service: &Service, slice: Option<String>) -> ObjectMeta {
     let meta = &service.metadata;
     let name = meta.name.clone().unwrap_or_default();
-    let uid = meta.uid.clone().unwrap_or_default();
     let mut labels = meta.labels.clone().unwrap_or_default();
-    labels.insert("kubernetes.io/service-name".to_string(), name.clone());
+    labels.insert("kubernetes.io/service-name".to_string(), name);
     labels.insert(
         "endpointslice.kubernetes.io/managed-by".to_string(),
         "endpointslice-controller.k8s.io".to_string(),
@@ -194,7 +217,7 @@ fn slice_metadata(service: &Service, index: usize) -> ObjectMeta {
         labels.insert("service.kubernetes.io/headless".to_string(), String::new());
     }
     ObjectMeta {
-        name: Some(slice_name(&name, &uid, index)),
+        name: slice,
         namespace: meta.namespace.clone(),
         labels: Some(labels),
         owner_references: Some(vec![ownership::controller_reference(service)]),

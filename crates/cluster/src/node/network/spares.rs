@@ -228,7 +228,7 @@ mod tests {
         };
         store(&path, &record).unwrap();
         let first = SandboxRecord::attached(&path).expect("it has its address");
-        first.detach(&path).unwrap();
+        first.detach(&path, drop).unwrap();
         assert!(SandboxRecord::attached(&path).is_none(), "it has given it back, once");
         let network = Network::open(&folder.path().join("none"), folder.path()).await;
         let attached = network.attach("new", Processes::Own).await.unwrap();

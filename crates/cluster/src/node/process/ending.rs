@@ -104,7 +104,9 @@ fn last_words(log: &Path) -> Option<String> {
 pub async fn remove_folder(folder: &Path) -> std::io::Result<()> {
     let mut last = Ok(());
     for _ in 0..20 {
-        last = match std::fs::remove_dir_all(folder) {
+        let path = folder.to_owned();
+        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(path)).await;
+        last = match removed.map_err(std::io::Error::other).flatten() {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => return Ok(()),
         };

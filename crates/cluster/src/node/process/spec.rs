@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -182,10 +183,17 @@ impl SandboxRecord {
         load::<SandboxRecord>(path).filter(|record| !record.detached)
     }
 
-    /// Notes for all later agents that the addresses have been given back.
-    pub fn detach(mut self, path: &Path) -> io::Result<()> {
+    /// Ends the sandbox and gives back what it had, in this order: nobody uses the addresses any more, then all later
+    /// agents read that they are not this pod's, and only then may another pod have them. Whoever dies in between has
+    /// lost an address until the next start, and given none to two pods.
+    pub fn detach(mut self, path: &Path, give_back: impl FnMut(IpAddr)) -> io::Result<()> {
+        if let Some(holder) = self.holder {
+            holder.kill_group();
+        }
         self.detached = true;
-        store(path, &self)
+        store(path, &self)?;
+        self.addresses.into_iter().for_each(give_back);
+        Ok(())
     }
 }
 
@@ -272,6 +280,33 @@ pub fn load<T: DeserializeOwned>(path: &Path) -> Option<T> {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn an_address_is_given_back_once_and_only_when_that_is_noted() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("sandbox.json");
+        let record = SandboxRecord {
+            uid: "u".to_owned(),
+            namespace: "n".to_owned(),
+            name: "p".to_owned(),
+            addresses: vec![IpAddr::from([198, 18, 0, 2])],
+            holder: None,
+            detached: false,
+        };
+        store(&path, &record).unwrap();
+        let mut given = Vec::new();
+        let mut end = || match SandboxRecord::attached(&path) {
+            Some(record) => record.detach(&path, |address| given.push(address)).is_ok(),
+            None => false,
+        };
+        // Nothing can be written for now.
+        std::fs::create_dir(path.with_extension("new")).unwrap();
+        assert!(!end());
+        std::fs::remove_dir(path.with_extension("new")).unwrap();
+        assert!(end());
+        assert!(!end(), "it is noted");
+        assert_eq!(given, record.addresses);
+    }
 
     #[test]
     fn a_child_that_has_ended_is_known_until_it_is_waited_for() {

@@ -88,6 +88,16 @@ fn a_plan_shows_what_would_change_and_changes_nothing() {
     up.apply(APP);
     ready(&up, "default");
 
+    // A change is no new application, and needs no room for one.
+    up.apply(
+        "{apiVersion: v1, kind: ResourceQuota, metadata: {name: one}, spec: {hard: {count/webapps.stead.dev: 1}}}",
+    );
+    up.run(&[
+        "wait",
+        "quota/one",
+        "--for=jsonpath={.status.used.count/webapps\\.stead\\.dev}=1",
+        "--timeout=30s",
+    ]);
     let version = || {
         up.run(&[
             "get",

@@ -79,8 +79,8 @@ async fn what_runs_and_what_has_succeeded_is_told() {
     .await;
     let time = done["status"]["lastSuccessfulTime"].as_str().unwrap_or_default();
     assert!(time.starts_with("2026-01-01T00:02:3"), "{time}");
-    let created = event(&cluster, "SuccessfulCreate").await;
-    assert_eq!(created, format!("Created job {}", at(2)));
+    let created = notes(&cluster, "CronJob", "SuccessfulCreate").await;
+    assert_eq!(created, [format!("Created job {}", at(2))]);
     let seen = event(&cluster, "SawCompletedJob").await;
     assert_eq!(seen, format!("Saw completed job: {}, condition: Complete", at(2)));
 }

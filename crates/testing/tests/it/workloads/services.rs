@@ -161,12 +161,13 @@ async fn endpoints_follow_readiness_and_large_services_have_several_slices() {
     web(&cluster, 120, json!({"ready-after": "10s"})).await;
     endpoints(&cluster, "web", false, 120).await;
     let slices = endpoints(&cluster, "web", true, 120).await;
-    let mut sizes: Vec<usize> = slices
+    let sizes = slices
         .iter()
-        .map(|slice| slice["endpoints"].as_array().map_or(0, Vec::len))
-        .collect();
-    sizes.sort_unstable();
-    assert_eq!(sizes, [20, 100]);
+        .map(|slice| slice["endpoints"].as_array().map_or(0, Vec::len));
+    let sizes: Vec<usize> = sizes.collect();
+    // How they are shared out depends on who came first: nobody moves to make a slice full.
+    assert_eq!((sizes.len(), sizes.iter().sum()), (2, 120), "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= 100), "{sizes:?}");
     cluster
         .patch("replicasets/web", json!({"spec": {"replicas": 3}}))
         .await

@@ -276,6 +276,19 @@ pub async fn event(cluster: &HollowCluster, reason: &str) -> String {
     note.and_then(Value::as_str).unwrap_or_default().to_string()
 }
 
+/// What was told of objects of a kind under a reason, once there is anything.
+pub async fn notes(cluster: &HollowCluster, kind: &str, reason: &str) -> Vec<String> {
+    let is_it = |event: &&Value| event["regarding"]["kind"] == kind && event["reason"] == reason;
+    let list = until(cluster, "events", minutes(5), |list| {
+        items(list).iter().any(|event| is_it(&event))
+    })
+    .await;
+    let note = |event: &Value| event["note"].as_str().unwrap_or_default().to_string();
+    let mut notes: Vec<String> = items(&list).iter().filter(is_it).map(note).collect();
+    notes.sort();
+    notes
+}
+
 /// Stops a node, cuts it off, or brings it back.
 pub async fn set_power(cluster: &HollowCluster, node: &str, power: Value) {
     let patch = json!({"metadata": {"annotations": {"stead.dev/power": power}}});

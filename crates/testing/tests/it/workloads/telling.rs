@@ -4,19 +4,6 @@ use super::story::*;
 use serde_json::{Value, json};
 use stead_test::hollow_cluster::HollowCluster;
 
-/// What was told of objects of a kind under a reason, once there is anything.
-async fn notes(cluster: &HollowCluster, kind: &str, reason: &str) -> Vec<String> {
-    let is_it = |event: &&Value| event["regarding"]["kind"] == kind && event["reason"] == reason;
-    let list = until(cluster, "events", minutes(5), |list| {
-        items(list).iter().any(|event| is_it(&event))
-    })
-    .await;
-    let note = |event: &Value| event["note"].as_str().unwrap_or_default().to_string();
-    let mut notes: Vec<String> = items(&list).iter().filter(is_it).map(note).collect();
-    notes.sort();
-    notes
-}
-
 /// A quota on pods that is in force.
 async fn allow(cluster: &HollowCluster, pods: &str) {
     make(cluster, "resourcequotas", "few", json!({"hard": {"pods": pods}})).await;
