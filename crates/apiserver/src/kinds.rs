@@ -56,15 +56,34 @@ pub fn default(resource: &Resource, object: &mut Value) {
         ("", "secrets") => encode_strings(object),
         ("", "nodes") => one_range(object),
         ("", "pods") => pod::default(object),
-        ("", "persistentvolumeclaims") => {
-            let source = &object["spec"]["dataSource"];
-            let foreign = source.is_object() && source["apiGroup"].is_null();
-            if foreign && source["kind"] != "PersistentVolumeClaim" {
-                drop_fields(object, &["dataSource"]);
-            }
-        }
+        ("", "persistentvolumeclaims") => one_source(object),
         _ => {}
     }
+}
+
+/// What a claim begins with is named in an old and in a new field; each fills in the other. The old one knows
+/// only claims and snapshots, and is ignored with anything else.
+fn one_source(claim: &mut Value) {
+    let elsewhere = |reference: &Value| reference["namespace"].as_str().is_some_and(|name| !name.is_empty());
+    if elsewhere(&claim["spec"]["dataSourceRef"]) {
+        drop_fields(claim, &["dataSourceRef"]);
+    }
+    let (old, new) = (&claim["spec"]["dataSource"], &claim["spec"]["dataSourceRef"]);
+    let known = matches!(
+        (old["kind"].as_str(), old["apiGroup"].as_str().unwrap_or_default()),
+        (Some("PersistentVolumeClaim"), "") | (Some("VolumeSnapshot"), "snapshot.storage.k8s.io")
+    );
+    let filled = match (old.is_object(), new.is_object()) {
+        (true, false) if known => ("dataSourceRef", old.clone()),
+        (true, false) => return drop_fields(claim, &["dataSource"]),
+        (false, true) => ("dataSource", new.clone()),
+        _ => return,
+    };
+    let (name, mut source) = filled;
+    if let Value::Object(source) = &mut source {
+        source.remove("namespace");
+    }
+    claim["spec"][name] = source;
 }
 
 fn drop_fields(object: &mut Value, names: &[&str]) {

@@ -9,11 +9,19 @@ mod changes;
 mod check;
 mod containers;
 mod core;
+mod environment;
+mod flow;
 mod jobs;
 mod network;
 mod pods;
+mod policies;
 mod policy;
 mod probes;
+mod quotas;
+mod resources;
+mod scheduling;
+mod security;
+mod services;
 mod storage;
 mod volumes;
 mod warnings;
@@ -61,7 +69,7 @@ pub fn status(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
     let (object, old) = (Field::root(object), Field::root(old));
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "nodes") => changes::addresses(&object, &mut errors),
-        ("", "services") => network::service_status(&object, &mut errors),
+        ("", "services") => services::service_status(&object, &mut errors),
         ("networking.k8s.io", "ingresses") => network::ingress_status(&object, &mut errors),
         ("autoscaling", "horizontalpodautoscalers") => autoscaling::status(&object, &mut errors),
         ("policy", "poddisruptionbudgets") => policy::disruption_status(&object, &mut errors),
@@ -69,7 +77,7 @@ pub fn status(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
             workloads::status(&object, &mut errors);
         }
         ("", "namespaces") => core::namespace_status(&object, &mut errors),
-        ("", "resourcequotas") => core::quota_status(&object, &mut errors),
+        ("", "resourcequotas") => quotas::quota_status(&object, &mut errors),
         ("batch", "jobs") => jobs::status(&object, &old, &mut errors),
         _ => {}
     }
@@ -81,12 +89,12 @@ fn object_errors(resource: &Resource, object: Field<'_>, errors: &mut Errors) {
         ("", "pods") => pods::pod,
         ("", "podtemplates") => workloads::pod_template,
         ("", "replicationcontrollers") => workloads::replication_controller,
-        ("", "services") => network::service,
+        ("", "services") => services::service,
         ("", "endpoints") => network::endpoints,
         ("", "configmaps") => core::config_map,
         ("", "secrets") => core::secret,
-        ("", "resourcequotas") => core::resource_quota,
-        ("", "limitranges") => core::limit_range,
+        ("", "resourcequotas") => quotas::resource_quota,
+        ("", "limitranges") => quotas::limit_range,
         ("", "nodes") => core::node,
         ("", "events") => core::event,
         ("", "persistentvolumes") => storage::volume,
@@ -108,11 +116,21 @@ fn object_errors(resource: &Resource, object: Field<'_>, errors: &mut Errors) {
         ("networking.k8s.io", "ingresses") => network::ingress,
         ("networking.k8s.io", "ingressclasses") => network::ingress_class,
         ("discovery.k8s.io", "endpointslices") => network::endpoint_slice,
+        ("networking.k8s.io", "servicecidrs") => network::service_range,
+        ("networking.k8s.io", "ipaddresses") => network::address,
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow::schema,
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => flow::level,
+        ("storage.k8s.io", "csinodes") => storage::csi_node,
+        ("storage.k8s.io", "volumeattachments") => storage::attachment,
         ("storage.k8s.io", "storageclasses") => storage::class,
         ("storage.k8s.io", "csidrivers") => storage::csi_driver,
         ("scheduling.k8s.io", "priorityclasses") => core::priority_class,
         ("coordination.k8s.io", "leases") => core::lease,
         ("node.k8s.io", "runtimeclasses") => core::runtime_class,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => policies::validating,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => policies::validating_binding,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => policies::mutating,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings") => policies::mutating_binding,
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => admission::validating,
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => admission::mutating,
         _ => return,

@@ -155,7 +155,7 @@ fn keep_changes(metadata: &mut Value, sent: &Value, field: &str) -> Result<(), S
         let mut errors = Vec::new();
         match field {
             "labels" => metadata::labels(sent, "metadata.labels", &mut errors),
-            _ => metadata::annotations(sent, &mut errors),
+            _ => metadata::annotations(sent, "metadata.annotations", &mut errors),
         }
         if let Some(error) = errors.first() {
             return Err(error.to_string());

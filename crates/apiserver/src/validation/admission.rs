@@ -2,8 +2,11 @@
 
 use super::check::{Errors, Field};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use stead_machinery::field::FieldError;
 use stead_machinery::names;
+
+const MOST_CONDITIONS: usize = 64;
 
 pub fn validating(configuration: &Field<'_>, errors: &mut Errors) {
     errors.unique(&configuration.at("webhooks"), "name");
@@ -22,16 +25,18 @@ pub fn mutating(configuration: &Field<'_>, errors: &mut Errors) {
 
 fn webhook(hook: &Field<'_>, errors: &mut Errors) {
     let name = hook.at("name");
+    let complaints = names::dns1123_subdomain(name.text());
     match name.text() {
         "" => errors.required(&name, ""),
-        text if text.split('.').count() < 3 => {
+        text if complaints.is_empty() && text.split('.').count() < 3 => {
             errors.invalid(
                 &name,
                 "should be a domain with at least three segments separated by dots",
             );
         }
-        text => errors.complaints(&name, names::dns1123_subdomain(text)),
+        _ => errors.complaints(&name, complaints),
     }
+    conditions(&hook.at("matchConditions"), errors);
     for rule in hook.at("rules").items() {
         self::rule(&rule, errors);
     }
@@ -50,6 +55,13 @@ fn webhook(hook: &Field<'_>, errors: &mut Errors) {
     errors.selector(&hook.at("objectSelector"));
     client(&hook.at("clientConfig"), errors);
     let versions = hook.at("admissionReviewVersions");
+    let mut seen = BTreeSet::new();
+    for version in versions.items() {
+        errors.complaints(&version, names::dns1035_label(version.text()));
+        if !seen.insert(version.text()) {
+            errors.invalid(&version, "duplicate version");
+        }
+    }
     if versions.is_empty() {
         errors.required(&versions, "must specify one of v1, v1beta1");
     } else if !versions
@@ -60,9 +72,42 @@ fn webhook(hook: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn rule(rule: &Field<'_>, errors: &mut Errors) {
+/// The conditions under which anybody is asked, beside their expressions.
+pub fn conditions(list: &Field<'_>, errors: &mut Errors) {
+    errors.count(list, MOST_CONDITIONS);
+    let mut seen = BTreeSet::new();
+    for condition in list.items() {
+        let name = condition.at("name");
+        if name.is_empty() {
+            errors.required(&name, "");
+            continue;
+        }
+        errors.label_name(&name);
+        if !seen.insert(name.text()) {
+            errors.duplicate(&name);
+        }
+    }
+}
+
+/// What somebody wants to be asked about.
+pub fn rule(rule: &Field<'_>, errors: &mut Errors) {
     let operations = rule.at("operations");
     errors.present(&operations);
+    for (name, others) in [
+        ("operations", "operations"),
+        ("apiGroups", "API groups"),
+        ("apiVersions", "API versions"),
+    ] {
+        let list = rule.at(name);
+        if list.items().count() > 1 && list.items().any(|item| item.text() == "*") {
+            errors.invalid(&list, format!("if '*' is present, must not specify other {others}"));
+        }
+    }
+    for name in ["apiVersions", "resources"] {
+        for item in rule.at(name).items() {
+            errors.present(&item);
+        }
+    }
     for operation in operations.items() {
         errors.one_of(&operation, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
     }

@@ -150,6 +150,24 @@ impl Errors {
             .push(FieldError::new(field.path.clone(), FieldErrorKind::NotFound, value, ""));
     }
 
+    /// As [`Errors::not_found`], with an absent name shown as an empty one.
+    pub fn not_found_named(&mut self, field: &Field<'_>) {
+        let name = Value::from(field.text());
+        self.0
+            .push(FieldError::new(field.path.clone(), FieldErrorKind::NotFound, name, ""));
+    }
+
+    /// As [`Errors::not_found`], with where it was looked for.
+    pub fn not_found_because(&mut self, field: &Field<'_>, detail: String) {
+        let value = field.value.clone();
+        self.0.push(FieldError::new(
+            field.path.clone(),
+            FieldErrorKind::NotFound,
+            value,
+            detail,
+        ));
+    }
+
     pub fn unsupported(&mut self, field: &Field<'_>, allowed: &[&str]) {
         self.0.push(FieldError::not_supported(
             field.path.clone(),
@@ -162,6 +180,14 @@ impl Errors {
     pub fn one_of(&mut self, field: &Field<'_>, allowed: &[&str]) {
         if !allowed.contains(&field.text()) {
             self.unsupported(field, allowed);
+        }
+    }
+
+    /// As [`Errors::one_of`], with an absent text shown as an empty one.
+    pub fn one_of_shown(&mut self, field: &Field<'_>, allowed: &[&str]) {
+        if !allowed.contains(&field.text()) {
+            let error = FieldError::not_supported(field.path.clone(), field.text(), allowed);
+            self.0.push(error);
         }
     }
 
@@ -211,6 +237,59 @@ impl Errors {
     pub fn named_if_set(&mut self, field: &Field<'_>, syntax: fn(&str) -> Vec<String>) {
         if !field.text().is_empty() {
             self.complaints(field, syntax(field.text()));
+        }
+    }
+
+    /// The name of a label or of anything that is named like one.
+    pub fn label_name(&mut self, field: &Field<'_>) {
+        for complaint in names::qualified_name(field.text()) {
+            self.invalid_value(field, field.text(), complaint);
+        }
+    }
+
+    /// A domain and a path in it.
+    pub fn domain_path(&mut self, field: &Field<'_>) {
+        match field.text().split_once('/') {
+            Some((host, path)) if !host.is_empty() && !path.is_empty() => {
+                for complaint in names::dns1123_subdomain(host) {
+                    self.invalid_value(field, host, complaint);
+                }
+            }
+            _ => self.invalid(field, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+        }
+    }
+
+    /// A path that stays below where it begins.
+    pub fn descending_path(&mut self, field: &Field<'_>) {
+        if field.text().starts_with('/') {
+            self.invalid(field, "must be a relative path");
+        }
+        self.no_backsteps(field);
+    }
+
+    /// A path that does not climb.
+    pub fn no_backsteps(&mut self, field: &Field<'_>) {
+        if field.text().split('/').any(|part| part == "..") {
+            self.invalid(field, "must not contain '..'");
+        }
+    }
+
+    /// A text of so many bytes at most.
+    pub fn at_most(&mut self, field: &Field<'_>, most: usize) {
+        if field.text().len() > most {
+            let detail = format!("may not be more than {most} bytes");
+            let error = FieldError::new(field.path.clone(), FieldErrorKind::TooLong, Value::Null, detail);
+            self.0.push(error);
+        }
+    }
+
+    /// A list of so many items at most.
+    pub fn count(&mut self, list: &Field<'_>, most: usize) {
+        let items = list.items().count();
+        if items > most {
+            let detail = format!("must have at most {most} items");
+            let error = FieldError::new(list.path.clone(), FieldErrorKind::TooMany, items.into(), detail);
+            self.0.push(error);
         }
     }
 
@@ -269,10 +348,12 @@ impl Errors {
                     );
                 }
                 "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-                _ => self.invalid(&operator, "not a valid selector operator"),
+                other => self.invalid_value(&operator, other, "not a valid selector operator"),
             }
-            let key = expression.at("key");
-            self.complaints(&key, names::qualified_name(key.text()));
+            self.label_name(&expression.at("key"));
+            for value in values.items() {
+                self.complaints(&value, names::label_value(value.text()));
+            }
         }
     }
 

@@ -1,23 +1,33 @@
 //! What may be wrong with the containers of a pod.
 
 use super::check::{Errors, Field};
-use super::{pods, probes};
+use super::resources::{self, Owner, Restarts};
+use super::volumes::Volumes;
+use super::{environment, probes, security};
 use std::collections::BTreeSet;
 use stead_machinery::names;
-use stead_machinery::quantity::Quantity;
 
-/// Resources that containers have without a domain in front.
-const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+const ALWAYS_ONLY: &str = "may not be set for init containers without restartPolicy=Always";
 
-/// Fields of a container that the downward API shows.
-const SHOWN: &[&str] = &[
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
+const NOT_TO_DEBUG: &str = "cannot be set for an Ephemeral Container";
+
+/// What a container for debugging may not have: it is a guest, and nothing depends on it.
+const NOT_OF_DEBUGGERS: [&str; 9] = [
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
 ];
+
+/// Rules that say when a container is started again.
+const MOST_RULES: usize = 20;
+
+const MOST_EXIT_CODES: usize = 255;
 
 /// Whether a container runs beside the others or before them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,72 +36,179 @@ enum Role {
     Init,
 }
 
-pub fn check(spec: &Field<'_>, volumes: &BTreeSet<String>, errors: &mut Errors) {
-    let (mains, inits) = (spec.at("containers"), spec.at("initContainers"));
+/// What all containers of a pod have in common.
+struct Pod<'a> {
+    spec: &'a Field<'a>,
+    volumes: &'a Volumes,
+    claims: BTreeSet<&'a str>,
+}
+
+pub fn check(spec: &Field<'_>, volumes: &Volumes, errors: &mut Errors) {
+    let pod = Pod {
+        spec,
+        volumes,
+        claims: resources::claim_names(spec),
+    };
+    let (mains, inits, debuggers) = (
+        spec.at("containers"),
+        spec.at("initContainers"),
+        spec.at("ephemeralContainers"),
+    );
     if mains.is_empty() {
         errors.required(&mains, "");
     }
-    errors.unique(&mains, "name");
-    let grace = spec.at("terminationGracePeriodSeconds").number();
+    let mut names = BTreeSet::new();
     for container in mains.items() {
-        one(&container, volumes, Role::Main, grace, errors);
+        pod.any(&container, errors);
+        unique(&container, &mut names, errors);
+        pod.probed(&container, errors);
+        restarts(&container, Role::Main, errors);
     }
-    let taken: BTreeSet<&str> = mains.items().map(|c| c.at("name").text()).collect();
-    errors.unique(&inits, "name");
+    host_ports(mains.items(), errors);
     for container in inits.items() {
-        one(&container, volumes, Role::Init, grace, errors);
-        if taken.contains(container.at("name").text()) {
-            errors.duplicate(&container.at("name"));
+        pod.any(&container, errors);
+        restarts(&container, Role::Init, errors);
+        unique(&container, &mut names, errors);
+        host_ports(std::iter::once(container.clone()), errors);
+        if container.at("restartPolicy").text() == "Always" {
+            pod.probed(&container, errors);
+            continue;
+        }
+        for name in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+            if container.at(name).is_set() {
+                errors.forbidden(&container.at(name), ALWAYS_ONLY);
+            }
+        }
+        for policy in container.at("resizePolicy").items() {
+            let restart = policy.at("restartPolicy");
+            if restart.text() == "RestartContainer" {
+                errors.invalid(
+                    &restart,
+                    "must not be set to 'RestartContainer' for non-sidecar initContainers",
+                );
+            }
+        }
+    }
+    let targets = names.clone();
+    for container in debuggers.items() {
+        pod.any(&container, errors);
+        image_without_space(&container, errors);
+        unique(&container, &mut names, errors);
+        debugger(&container, &targets, errors);
+    }
+}
+
+/// Every container's image is told in full, without space around it. Templates are not asked.
+pub fn images(spec: &Field<'_>, errors: &mut Errors) {
+    for list in ["containers", "initContainers"] {
+        for container in spec.at(list).items() {
+            image_without_space(&container, errors);
         }
     }
 }
 
-fn one(container: &Field<'_>, volumes: &BTreeSet<String>, role: Role, grace: Option<i64>, errors: &mut Errors) {
-    errors.named(&container.at("name"), names::dns1123_label);
+fn image_without_space(container: &Field<'_>, errors: &mut Errors) {
     let image = container.at("image");
-    if image.is_empty() {
-        errors.required(&image, "");
-    } else if image.text().trim() != image.text() {
+    if image.text().trim() != image.text() {
         errors.invalid(&image, "must not have leading or trailing whitespace");
     }
-    errors.one_of(
-        &container.at("terminationMessagePolicy"),
-        &["File", "FallbackToLogsOnError"],
-    );
-    errors.one_of(&container.at("imagePullPolicy"), &["Always", "IfNotPresent", "Never"]);
-    errors.one_of_if_set(&container.at("restartPolicy"), &["Always", "Never", "OnFailure"]);
-    ports(&container.at("ports"), errors);
-    environment(container, errors);
-    mounts(container, volumes, errors);
-    resources(&container.at("resources"), errors);
-    security_context(&container.at("securityContext"), errors);
-    let sidecar = container.at("restartPolicy").text() == "Always";
-    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let probe = container.at(name);
-        match role {
-            Role::Init if !sidecar && probe.is_set() => {
-                errors.forbidden(
-                    &probe,
-                    "may not be set for init containers without restartPolicy=Always",
-                );
+}
+
+fn unique<'a>(container: &Field<'a>, names: &mut BTreeSet<&'a str>, errors: &mut Errors) {
+    let name = container.at("name");
+    if !name.is_empty() && !names.insert(name.text()) {
+        errors.duplicate(&name);
+    }
+}
+
+fn debugger(container: &Field<'_>, targets: &BTreeSet<&str>, errors: &mut Errors) {
+    let target = container.at("targetContainerName");
+    if !target.is_empty() && !targets.contains(target.text()) {
+        errors.not_found(&target);
+    }
+    for name in NOT_OF_DEBUGGERS {
+        let field = container.at(name);
+        let said = match name {
+            // Defaults make an empty one of every container.
+            "resources" => !field.is_empty(),
+            _ => field.is_set(),
+        };
+        if said {
+            errors.forbidden(&field, NOT_TO_DEBUG);
+        }
+    }
+    for mount in container.at("volumeMounts").items() {
+        for name in ["subPath", "subPathExpr"] {
+            if !mount.at(name).is_empty() {
+                errors.forbidden(&mount.at(name), NOT_TO_DEBUG);
             }
-            _ => probes::check(&probe, grace, errors),
-        }
-        let successes = probe.at("successThreshold");
-        if name != "readinessProbe" && successes.number().is_some_and(|n| n != 1) {
-            errors.invalid(&successes, "must be 1");
         }
     }
-    let lifecycle = container.at("lifecycle");
-    if role == Role::Init && !sidecar && lifecycle.is_set() {
-        errors.forbidden(
-            &lifecycle,
-            "may not be set for init containers without restartPolicy=Always",
+}
+
+impl Pod<'_> {
+    /// What holds for containers of every sort.
+    fn any(&self, container: &Field<'_>, errors: &mut Errors) {
+        errors.named(&container.at("name"), names::dns1123_label);
+        errors.present(&container.at("image"));
+        errors.one_of(
+            &container.at("terminationMessagePolicy"),
+            &["File", "FallbackToLogsOnError"],
         );
-        return;
+        errors.one_of(&container.at("imagePullPolicy"), &["Always", "IfNotPresent", "Never"]);
+        ports(&container.at("ports"), errors);
+        environment::check(container, errors);
+        mounts(container, self.volumes, errors);
+        devices(container, self.volumes, errors);
+        resources::requirements(&container.at("resources"), Owner::Container, &self.claims, errors);
+        let restarts = match self.spec.at("restartPolicy").text() {
+            "Never" => Restarts::Never,
+            _ => Restarts::Sometimes,
+        };
+        resources::resize(&container.at("resizePolicy"), restarts, errors);
+        security::container(&container.at("securityContext"), self.spec, errors);
     }
-    for hook in ["postStart", "preStop"] {
-        probes::handler(&lifecycle.at(hook), grace, errors);
+
+    /// Probes and hooks, of a container that runs beside the others.
+    fn probed(&self, container: &Field<'_>, errors: &mut Errors) {
+        let grace = self.spec.at("terminationGracePeriodSeconds").number();
+        let lifecycle = container.at("lifecycle");
+        for hook in ["postStart", "preStop"] {
+            probes::handler(&lifecycle.at(hook), grace, errors);
+        }
+        for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+            let probe = container.at(name);
+            probes::check(&probe, grace, errors);
+            let (successes, own) = (probe.at("successThreshold"), probe.at("terminationGracePeriodSeconds"));
+            if name != "readinessProbe" && successes.number().is_some_and(|n| n != 1) {
+                errors.invalid(&successes, "must be 1");
+            }
+            if name == "readinessProbe" && own.is_set() {
+                errors.invalid(&own, "must not be set for readinessProbes");
+            }
+        }
+    }
+}
+
+fn restarts(container: &Field<'_>, role: Role, errors: &mut Errors) {
+    let (policy, rules) = (container.at("restartPolicy"), container.at("restartPolicyRules"));
+    if !policy.is_set() && !rules.is_empty() {
+        errors.required(&policy, "must specify restartPolicy when restart rules are used");
+        if role == Role::Init {
+            return;
+        }
+    }
+    errors.one_of_if_set(&policy, &["Always", "Never", "OnFailure"]);
+    errors.count(&rules, MOST_RULES);
+    for rule in rules.items() {
+        errors.one_of_shown(&rule.at("action"), &["Restart", "RestartAllContainers"]);
+        let codes = rule.at("exitCodes");
+        if !codes.is_set() {
+            errors.required(&codes, "must be specified");
+            continue;
+        }
+        errors.one_of_shown(&codes.at("operator"), &["In", "NotIn"]);
+        errors.count(&codes.at("values"), MOST_EXIT_CODES);
     }
 }
 
@@ -112,180 +229,123 @@ fn ports(list: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn environment(container: &Field<'_>, errors: &mut Errors) {
-    for variable in container.at("env").items() {
-        let (name, source) = (variable.at("name"), variable.at("valueFrom"));
-        errors.named(&name, environment_name);
-        if !source.is_set() {
-            continue;
-        }
-        let sources = [
-            "fieldRef",
-            "resourceFieldRef",
-            "configMapKeyRef",
-            "secretKeyRef",
-            "fileKeyRef",
-        ];
-        match sources.iter().filter(|name| source.at(name).is_set()).count() {
-            0 => errors.invalid_value(
-                &source,
-                "",
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
-            ),
-            _ if !variable.at("value").is_empty() => {
-                errors.invalid_value(&source, "", "may not be specified when `value` is not empty");
+/// Two containers cannot have one port of the node.
+fn host_ports<'a>(containers: impl Iterator<Item = Field<'a>>, errors: &mut Errors) {
+    let mut taken = BTreeSet::new();
+    for container in containers {
+        for port in container.at("ports").items() {
+            let host = port.at("hostPort");
+            let Some(number) = host.number().filter(|number| *number != 0) else {
+                continue;
+            };
+            let (protocol, address) = (port.at("protocol").text(), port.at("hostIP").text());
+            let place = format!("{protocol}/{address}/{number}");
+            let shown = serde_json::Value::from(place.as_str());
+            if !taken.insert(place) {
+                errors.duplicate(&Field {
+                    value: &shown,
+                    path: host.path,
+                });
             }
-            1 => {}
-            _ => errors.invalid_value(&source, "", "may not have more than one field specified at a time"),
-        }
-        let path = source.at("fieldRef").at("fieldPath");
-        if source.at("fieldRef").is_set() {
-            match path.text() {
-                "" => errors.required(&path, ""),
-                text if !is_field_path(text) => {
-                    errors.invalid(
-                        &path,
-                        format!("error converting fieldPath: field label not supported: {text}"),
-                    );
-                }
-                _ => {}
-            }
-        }
-        let resource = source.at("resourceFieldRef").at("resource");
-        if source.at("resourceFieldRef").is_set() {
-            match resource.text() {
-                "" => errors.required(&resource, ""),
-                text if SHOWN.contains(&text) || text.contains(".hugepages-") => {}
-                _ => errors.unsupported(&resource, SHOWN),
-            }
-        }
-        for name in ["configMapKeyRef", "secretKeyRef"] {
-            let reference = source.at(name);
-            if reference.is_set() {
-                errors.named(&reference.at("key"), names::config_map_key);
-            }
-        }
-    }
-    for source in container.at("envFrom").items() {
-        // Kubernetes names the list here, not the item.
-        let list = container.at("envFrom");
-        match (source.at("configMapRef").is_set(), source.at("secretRef").is_set()) {
-            (false, false) => errors.invalid_value(&list, "", "must specify one of: `configMapRef` or `secretRef`"),
-            (true, true) => errors.invalid_value(&list, "", "may not have more than one field specified at a time"),
-            _ => {}
         }
     }
 }
 
-fn environment_name(name: &str) -> Vec<String> {
-    match name.chars().all(|c| c.is_ascii() && !c.is_ascii_control() && c != '=') {
-        true => Vec::new(),
-        false => vec![
-            "a valid environment variable name must consist only of printable ASCII characters other than '='".into(),
-        ],
+/// What a container has at one place cannot be in another as well.
+fn elsewhere(field: &Field<'_>, others: &Field<'_>, name: &str, words: &str, errors: &mut Errors) {
+    if others.items().any(|other| other.at(name).text() == field.text()) {
+        errors.invalid(field, format!("must not already exist {words}"));
     }
 }
 
-/// What the downward API can show of a pod.
-fn is_field_path(path: &str) -> bool {
-    const WHOLE: [&str; 13] = [
-        "metadata.annotations",
-        "metadata.labels",
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.serviceAccountName",
-        "spec.schedulerName",
-        "status.phase",
-        "status.hostIP",
-        "status.podIP",
-        "status.podIPs",
-    ];
-    let keyed = ["metadata.annotations[", "metadata.labels["];
-    WHOLE.contains(&path) || path == "status.hostIPs" || keyed.iter().any(|prefix| path.starts_with(prefix))
-}
-
-fn mounts(container: &Field<'_>, volumes: &BTreeSet<String>, errors: &mut Errors) {
+fn mounts(container: &Field<'_>, volumes: &Volumes, errors: &mut Errors) {
+    let (list, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
     let mut paths = BTreeSet::new();
-    for mount in container.at("volumeMounts").items() {
+    for mount in list.items() {
         let (name, path) = (mount.at("name"), mount.at("mountPath"));
-        match name.text() {
-            "" => errors.required(&name, ""),
-            text if !volumes.contains(text) => errors.not_found(&name),
-            _ => {}
+        if name.is_empty() {
+            errors.required(&name, "");
+        }
+        if !volumes.has(name.text()) {
+            errors.not_found_named(&name);
         }
         if path.is_empty() {
             errors.required(&path, "");
-        } else if !paths.insert(path.text()) {
-            errors.invalid(&path, "must be unique");
         }
-        let sub = mount.at("subPath");
-        if sub.text().starts_with('/') {
-            errors.invalid(&sub, "must be a relative path");
+        if !paths.insert(path.text()) {
+            errors.invalid_value(&path, path.text(), "must be unique");
         }
-        if sub.text().split('/').any(|part| part == "..") {
-            errors.invalid(&sub, "must not contain '..'");
+        elsewhere(&name, &devices, "name", "in volumeDevices", errors);
+        elsewhere(&path, &devices, "devicePath", "as a path in volumeDevices", errors);
+        // Kubernetes names the list in these.
+        let of_list = |name: &str| Field {
+            value: mount.at(name).value,
+            path: list.at(name).path,
+        };
+        let (sub, expression) = (mount.at("subPath"), mount.at("subPathExpr"));
+        errors.descending_path(&of_list("subPath"));
+        if !sub.is_empty() && !expression.is_empty() {
+            errors.invalid(&expression, "subPathExpr and subPath are mutually exclusive");
         }
-    }
-    for device in container.at("volumeDevices").items() {
-        let (name, path) = (device.at("name"), device.at("devicePath"));
-        match name.text() {
-            "" => errors.required(&name, ""),
-            text if !volumes.contains(text) => errors.not_found(&name),
-            _ => {}
-        }
-        errors.present(&path);
-    }
-}
-
-/// Requests and limits: known resources, not negative, requests within limits.
-pub fn resources(resources: &Field<'_>, errors: &mut Errors) {
-    let amount = |field: &Field<'_>| field.text().parse::<Quantity>().ok();
-    for list in ["limits", "requests"] {
-        for (name, field) in resources.at(list).entries() {
-            resource_name(name, &field, errors);
-            match amount(&field) {
-                Some(quantity) if quantity.is_negative() => {
-                    errors.invalid(&field, "must be greater than or equal to 0");
-                }
-                // Things of other makes are counted, not measured.
-                Some(quantity) if name.contains('/') && quantity.to_string().ends_with('m') => {
-                    errors.invalid(&field, "must be an integer");
-                }
-                Some(_) => {}
-                None => errors.invalid(&field, "must be a quantity"),
-            }
-        }
-    }
-    for (name, limit) in resources.at("limits").entries() {
-        let request = resources.at("requests").key(name);
-        if let (Some(limited), Some(requested)) = (amount(&limit), amount(&request))
-            && requested > limited
-        {
-            let detail = format!("must be less than or equal to {name} limit of {}", limit.text());
-            errors.invalid_value(&resources.at("requests"), request.text(), detail);
-        }
+        errors.descending_path(&of_list("subPathExpr"));
+        propagation(&of_list("mountPropagation"), container, errors);
+        read_only(&of_list("recursiveReadOnly"), &mount, errors);
     }
 }
 
-fn resource_name(name: &str, field: &Field<'_>, errors: &mut Errors) {
-    if name.contains('/') || STANDARD.contains(&name) || name.starts_with("hugepages-") {
+fn propagation(mode: &Field<'_>, container: &Field<'_>, errors: &mut Errors) {
+    errors.one_of_if_set(mode, &["Bidirectional", "HostToContainer", "None"]);
+    let privileged = container.at("securityContext").at("privileged").is_true();
+    if mode.text() == "Bidirectional" && !privileged {
+        errors.forbidden(
+            mode,
+            "Bidirectional mount propagation is available only to privileged containers",
+        );
+    }
+}
+
+fn read_only(mode: &Field<'_>, mount: &Field<'_>, errors: &mut Errors) {
+    errors.one_of_if_set(mode, &["Disabled", "Enabled", "IfPossible"]);
+    if !matches!(mode.text(), "Enabled" | "IfPossible") {
         return;
     }
-    errors.invalid_value(field, name, "must be a standard resource type or fully qualified");
-    errors.invalid_value(field, name, "must be a standard resource for containers");
+    if !mount.at("readOnly").is_true() {
+        errors.forbidden(mode, "may only be specified when readOnly is true");
+    }
+    let propagation = mount.at("mountPropagation");
+    if propagation.is_set() && propagation.text() != "None" {
+        let why = "may only be specified when mountPropagation is None or not specified";
+        errors.forbidden(mode, why);
+    }
 }
 
-fn security_context(context: &Field<'_>, errors: &mut Errors) {
-    pods::user(&context.at("runAsUser"), errors);
-    pods::user(&context.at("runAsGroup"), errors);
-    let no_escalation = *context.at("allowPrivilegeEscalation").value == serde_json::Value::Bool(false);
-    if no_escalation && context.at("privileged").is_true() {
-        errors.invalid(
-            context,
-            "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
-        );
+fn devices(container: &Field<'_>, volumes: &Volumes, errors: &mut Errors) {
+    let mounts = container.at("volumeMounts");
+    let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    for device in container.at("volumeDevices").items() {
+        let (name, path) = (device.at("name"), device.at("devicePath"));
+        if name.is_empty() {
+            errors.required(&name, "");
+        } else if !names.insert(name.text()) {
+            errors.invalid(&name, "must be unique");
+        }
+        match volumes.is_claimed(name.text()) {
+            Some(true) => {}
+            Some(false) => errors.invalid(
+                &name,
+                "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+            ),
+            None => errors.not_found_named(&name),
+        }
+        if path.is_empty() {
+            errors.required(&path, "");
+        }
+        if path.text().split('/').any(|part| part == "..") {
+            errors.invalid(&path, "can not contain backsteps ('..')");
+        } else if !paths.insert(path.text()) {
+            errors.invalid_value(&path, path.text(), "must be unique");
+        }
+        elsewhere(&name, &mounts, "name", "in volumeMounts", errors);
+        elsewhere(&path, &mounts, "mountPath", "as a path in volumeMounts", errors);
     }
 }

@@ -1,8 +1,8 @@
 //! What may be wrong with configuration, quotas, nodes and the small kinds.
 
 use super::check::{Errors, Field};
+use super::resources;
 use stead_machinery::names;
-use stead_machinery::quantity::Quantity;
 
 /// Bytes that all values of a ConfigMap or Secret have together.
 const MOST_DATA: usize = 1024 * 1024;
@@ -76,32 +76,6 @@ pub fn secret(secret: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-/// What quotas count besides objects of any kind.
-const KNOWN_QUOTAS: [&str; 13] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "pods",
-    "services",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
-    "storage",
-];
-
-pub fn resource_quota(quota: &Field<'_>, errors: &mut Errors) {
-    quota_amounts(&quota.at("spec").at("hard"), errors);
-}
-
-pub fn quota_status(quota: &Field<'_>, errors: &mut Errors) {
-    quota_amounts(&quota.at("status").at("hard"), errors);
-    quota_amounts(&quota.at("status").at("used"), errors);
-}
-
 /// A namespace shows that it is going when it is, and only then.
 pub fn namespace_status(namespace: &Field<'_>, errors: &mut Errors) {
     let going = !namespace.at("metadata").at("deletionTimestamp").is_empty();
@@ -118,25 +92,6 @@ pub fn namespace_status(namespace: &Field<'_>, errors: &mut Errors) {
     errors.invalid_value(&phase, phase.text(), why);
 }
 
-fn quota_amounts(amounts: &Field<'_>, errors: &mut Errors) {
-    for (name, amount) in amounts.entries() {
-        let prefixed = ["requests.", "limits.", "count/"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix));
-        if !KNOWN_QUOTAS.contains(&name) && !prefixed && !name.contains('/') && !name.starts_with("hugepages-") {
-            errors.invalid_value(&amount, name, "must be a standard resource type or fully qualified");
-            errors.invalid_value(&amount, name, "must be a standard resource for quota");
-        }
-        if amount
-            .text()
-            .parse::<Quantity>()
-            .is_ok_and(|quantity| quantity.is_negative())
-        {
-            errors.invalid(&amount, "must be greater than or equal to 0");
-        }
-    }
-}
-
 pub fn controller_revision(revision: &Field<'_>, errors: &mut Errors) {
     errors.not_negative(&revision.at("revision"));
 }
@@ -148,107 +103,6 @@ pub fn revision_data(revision: &Field<'_>, errors: &mut Errors) {
         errors.required(&data, "data is mandatory");
     } else if !data.value.is_object() {
         errors.required(&data, "data must be a valid JSON object");
-    }
-}
-
-/// What else may be wrong with one limit.
-fn limit(limit: &Field<'_>, errors: &mut Errors) {
-    let kind = limit.at("type");
-    let standard = ["Container", "Pod", "PersistentVolumeClaim"].contains(&kind.text());
-    if !standard && !kind.text().contains('/') {
-        for complaint in names::qualified_name(kind.text()) {
-            errors.invalid(&kind, complaint);
-        }
-        errors.invalid(&kind, "must be a standard limit type or fully qualified");
-    }
-    for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
-        let amounts = limit.at(list);
-        if kind.text() == "Pod" && list.starts_with("default") {
-            if !amounts.is_empty() {
-                errors.forbidden(&amounts, "may not be specified when `type` is 'Pod'");
-            }
-            continue;
-        }
-        for (name, amount) in amounts.entries() {
-            let known = match kind.text() {
-                "Pod" | "Container" => ["cpu", "memory", "ephemeral-storage"].contains(&name),
-                _ => true,
-            };
-            if !known && !name.contains('/') && !name.starts_with("hugepages-") {
-                let detail = "must be a standard resource type or fully qualified";
-                errors.invalid_value(&amount, name, detail);
-            }
-        }
-    }
-    let stored = |list: &str| limit.at(list).value.get("storage").is_some();
-    if kind.text() == "PersistentVolumeClaim" && !stored("min") && !stored("max") {
-        let detail = "either minimum or maximum storage value is required, but neither was provided";
-        errors.required(&limit.at("limits"), detail);
-    }
-    let amount = |list: &str, name: &str| limit.value[list][name].as_str()?.parse::<Quantity>().ok();
-    let upper = [
-        ("defaultRequest", "default request", "max", "max"),
-        ("defaultRequest", "default request", "default", "default limit"),
-        ("default", "default", "max", "max"),
-    ];
-    for (list, words, bound_list, bound_words) in upper {
-        for (name, field) in limit.at(list).entries().filter(|_| kind.text() != "Pod") {
-            let (Some(value), Some(bound)) = (amount(list, name), amount(bound_list, name)) else {
-                continue;
-            };
-            if value > bound {
-                let detail = format!("{words} value {value} is greater than {bound_words} value {bound}");
-                // Kubernetes shows the bound for a default, and the value for a default request.
-                let shown = if list == "default" {
-                    bound.to_string()
-                } else {
-                    value.to_string()
-                };
-                errors.invalid_value(&field, shown, detail);
-            }
-        }
-    }
-    for (name, field) in limit.at("maxLimitRequestRatio").entries() {
-        let one: Option<Quantity> = "1".parse().ok();
-        if let (Some(ratio), Some(one)) = (amount("maxLimitRequestRatio", name), one)
-            && ratio < one
-        {
-            errors.invalid(&field, format!("ratio {ratio} is less than 1"));
-        }
-    }
-}
-
-pub fn limit_range(range: &Field<'_>, errors: &mut Errors) {
-    let limits = range.at("spec").at("limits");
-    errors.unique(&limits, "type");
-    for limit in limits.items() {
-        self::limit(&limit, errors);
-        let amount = |list: &str, name: &str| {
-            let text = limit.value[list][name].as_str()?;
-            text.parse::<Quantity>()
-                .ok()
-                .map(|quantity| (quantity, text.to_string()))
-        };
-        for (name, field) in limit.at("min").entries() {
-            let Some((least, shown)) = amount("min", name) else {
-                continue;
-            };
-            for (list, words) in [
-                ("max", "max"),
-                ("defaultRequest", "default request"),
-                ("default", "default"),
-            ] {
-                let Some((bound, bound_shown)) = amount(list, name).filter(|(bound, _)| least > *bound) else {
-                    continue;
-                };
-                let detail = format!("min value {shown} is greater than {words} value {bound}");
-                match list {
-                    "max" => errors.invalid(&field, detail),
-                    "defaultRequest" => errors.invalid_value(&limit.at(list).key(name), bound_shown, detail),
-                    _ => errors.invalid_value(&limit.at(list).key(name), shown.clone(), detail),
-                }
-            }
-        }
     }
 }
 
@@ -340,5 +194,12 @@ pub fn runtime_class(class: &Field<'_>, errors: &mut Errors) {
     errors.named(&class.at("handler"), names::dns1123_label);
     let scheduling = class.at("scheduling");
     errors.labels(&scheduling.at("nodeSelector"));
-    super::pods::tolerations(&scheduling.at("tolerations"), errors);
+    resources::overhead(
+        &Field {
+            value: class.at("overhead").at("podFixed").value,
+            path: class.at("overhead").path,
+        },
+        errors,
+    );
+    super::scheduling::tolerations(&scheduling.at("tolerations"), errors);
 }

@@ -117,13 +117,20 @@ fn job_spec(spec: &Field<'_>, errors: &mut Errors) {
             }
         }
         "" | "NonIndexed" => {
-            for field in [&per_index, &failed] {
+            for field in [&per_index, &failed, &spec.at("successPolicy")] {
                 if field.is_set() {
                     errors.invalid(field, "requires indexed completion mode");
                 }
             }
         }
         _ => {}
+    }
+    let manager = spec.at("managedBy");
+    if manager.is_set() {
+        match manager.is_empty() {
+            true => errors.required(&manager, ""),
+            false => errors.domain_path(&manager),
+        }
     }
     let failures = spec.at("podFailurePolicy");
     for rule in failures.at("rules").items() {
@@ -152,7 +159,10 @@ fn job_spec(spec: &Field<'_>, errors: &mut Errors) {
 fn failure_rule(rule: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
     let (action, codes, conditions) = (rule.at("action"), rule.at("onExitCodes"), rule.at("onPodConditions"));
     match action.text() {
-        "" => errors.required(&action, &format!("valid values: [{:?}]", ACTIONS.join("\" \""))),
+        "" => errors.required(
+            &action,
+            "valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]",
+        ),
         "FailIndex" if !spec.at("backoffLimitPerIndex").is_set() => {
             errors.invalid(&action, "requires the backoffLimitPerIndex to be set");
         }
@@ -160,7 +170,11 @@ fn failure_rule(rule: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
         _ => {}
     }
     if codes.is_set() {
-        exit_codes(&codes, errors);
+        exit_codes(&codes, spec, errors);
+    }
+    for condition in conditions.items() {
+        errors.label_name(&condition.at("type"));
+        errors.one_of(&condition.at("status"), &["False", "True", "Unknown"]);
     }
     let detail = match (codes.is_set(), conditions.is_empty()) {
         (true, false) => "specifying both OnExitCodes and OnPodConditions is not supported",
@@ -170,9 +184,20 @@ fn failure_rule(rule: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
     errors.invalid_unshown(rule, detail);
 }
 
-fn exit_codes(codes: &Field<'_>, errors: &mut Errors) {
+fn exit_codes(codes: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
     let (operator, values) = (codes.at("operator"), codes.at("values"));
-    errors.one_of(&operator, &["In", "NotIn"]);
+    match operator.text() {
+        "" => errors.required(&operator, "valid values: [\"In\" \"NotIn\"]"),
+        _ => errors.one_of(&operator, &["In", "NotIn"]),
+    }
+    let (name, pod) = (codes.at("containerName"), spec.at("template").at("spec"));
+    let mut names = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| pod.at(list).items().collect::<Vec<_>>());
+    if name.is_set() && !names.any(|container| container.at("name").text() == name.text()) {
+        let why = "must be one of the container or initContainer names in the pod template";
+        errors.invalid(&name, why);
+    }
     if values.is_empty() {
         errors.invalid_value(&values, Value::Null, "at least one value is required");
     }

@@ -1,89 +1,16 @@
-//! What may be wrong with services, endpoints and what routes to them.
+//! What may be wrong with endpoints, and with what routes or refuses traffic.
 
 use super::check::{Errors, Field};
-use std::collections::BTreeSet;
 use stead_machinery::names;
 
-const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
-
-pub fn service(service: &Field<'_>, errors: &mut Errors) {
-    let spec = service.at("spec");
-    let (ports, kind) = (spec.at("ports"), spec.at("type"));
-    let headless = spec.at("clusterIP").text() == "None";
-    if ports.is_empty() && !headless && kind.text() != "ExternalName" {
-        errors.required(&ports, "");
-    }
-    if kind.text() == "ExternalName" {
-        match spec.at("externalName").text() {
-            "" => errors.required(&spec.at("externalName"), ""),
-            name => errors.complaints(
-                &spec.at("externalName"),
-                names::dns1123_subdomain(name.trim_end_matches('.')),
-            ),
-        }
-    }
-    service_ports(&ports, kind.text(), errors);
-    errors.labels(&spec.at("selector"));
-    errors.one_of(&spec.at("sessionAffinity"), &["ClientIP", "None"]);
-    if kind.text() != "ExternalName" && !headless {
-        for ip in spec.at("clusterIPs").items().filter(|ip| ip.text() != "None") {
-            errors.ip(&ip);
-        }
-        // The older field stands for the first of the list until both are filled in.
-        if spec.at("clusterIPs").is_empty() && !spec.at("clusterIP").is_empty() {
-            errors.ip(&Field {
-                value: spec.at("clusterIP").value,
-                path: "spec.clusterIPs[0]".to_string(),
-            });
-        }
-    }
-    for ip in spec.at("externalIPs").items() {
-        errors.ip(&ip);
-        special_address(&ip, errors);
-    }
-    errors.one_of(&kind, &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
-    let policies = &["Cluster", "Local"];
-    let outside = ["NodePort", "LoadBalancer"].contains(&kind.text())
-        || (kind.text() == "ClusterIP" && !spec.at("externalIPs").is_empty());
-    let external = spec.at("externalTrafficPolicy");
-    match outside {
-        true => errors.one_of_if_set(&external, policies),
-        false if !external.is_empty() => {
-            errors.invalid(&external, "may only be set for externally-accessible services");
-        }
-        false => {}
-    }
-    errors.one_of_if_set(&spec.at("internalTrafficPolicy"), policies);
-    errors.one_of_if_set(
-        &spec.at("trafficDistribution"),
-        &["PreferClose", "PreferSameZone", "PreferSameNode"],
-    );
-    let affinity = spec.at("sessionAffinityConfig").at("clientIP").at("timeoutSeconds");
-    if spec.at("sessionAffinity").text() == "ClientIP"
-        && affinity
-            .number()
-            .is_some_and(|seconds| !(1..=86_400).contains(&seconds))
-    {
-        errors.invalid(&affinity, "must be greater than 0 and less than 86400");
-    }
-}
-
-pub fn service_status(service: &Field<'_>, errors: &mut Errors) {
-    let ingress = service.at("status").at("loadBalancer").at("ingress");
-    if service.at("spec").at("type").text() != "LoadBalancer" {
-        if !ingress.is_empty() {
-            errors.forbidden(&ingress, "may only be used when `spec.type` is 'LoadBalancer'");
-        }
-        return;
-    }
-    load_balancer(&ingress, errors);
-}
+pub const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
 pub fn ingress_status(ingress: &Field<'_>, errors: &mut Errors) {
     load_balancer(&ingress.at("status").at("loadBalancer").at("ingress"), errors);
 }
 
-fn load_balancer(entries: &Field<'_>, errors: &mut Errors) {
+/// Where a balancer outside can be reached.
+pub fn load_balancer(entries: &Field<'_>, errors: &mut Errors) {
     for entry in entries.items() {
         let (ip, host) = (entry.at("ip"), entry.at("hostname"));
         if !ip.is_empty() {
@@ -92,39 +19,6 @@ fn load_balancer(entries: &Field<'_>, errors: &mut Errors) {
         errors.named_if_set(&host, names::dns1123_subdomain);
         if host.text().parse::<std::net::IpAddr>().is_ok() {
             errors.invalid(&host, "must be a DNS name, not an IP address");
-        }
-    }
-}
-
-fn service_ports(ports: &Field<'_>, kind: &str, errors: &mut Errors) {
-    let several = ports.items().count() > 1;
-    let (mut seen, mut used) = (BTreeSet::new(), BTreeSet::new());
-    errors.unique(ports, "name");
-    for port in ports.items() {
-        let (name, number) = (port.at("name"), port.at("port"));
-        match name.text() {
-            "" if several => errors.required(&name, ""),
-            "" => {}
-            text => errors.complaints(&name, names::dns1123_label(text)),
-        }
-        errors.port_number(&number);
-        errors.one_of(&port.at("protocol"), PROTOCOLS);
-        errors.port(&port.at("targetPort"));
-        let application = port.at("appProtocol");
-        if application.is_set() {
-            errors.complaints(&application, names::qualified_name(application.text()));
-        }
-        let protocol = port.at("protocol").text();
-        if !seen.insert((number.number(), protocol)) {
-            errors.duplicate(&port);
-        }
-        let node = port.at("nodePort");
-        if node.number().is_some_and(|n| n != 0) {
-            if kind == "ClusterIP" {
-                errors.forbidden(&node, "may not be used when `type` is 'ClusterIP'");
-            } else if !used.insert((node.number(), protocol)) {
-                errors.duplicate(&node);
-            }
         }
     }
 }
@@ -160,8 +54,12 @@ pub fn endpoint_slice(slice: &Field<'_>, errors: &mut Errors) {
     for port in slice.at("ports").items() {
         errors.named_if_set(&port.at("name"), names::dns1123_label);
         errors.one_of(&port.at("protocol"), PROTOCOLS);
+        if port.at("appProtocol").is_set() {
+            errors.label_name(&port.at("appProtocol"));
+        }
     }
     for endpoint in slice.at("endpoints").items() {
+        place(&endpoint, errors);
         let addresses = endpoint.at("addresses");
         if addresses.is_empty() {
             errors.required(&addresses, "must contain at least 1 address");
@@ -172,6 +70,25 @@ pub fn endpoint_slice(slice: &Field<'_>, errors: &mut Errors) {
                 kind if kind.starts_with("IP") => errors.ip(&address),
                 _ => {}
             }
+        }
+    }
+}
+
+/// Where an endpoint is, and for whom it should be taken.
+fn place(endpoint: &Field<'_>, errors: &mut Errors) {
+    let (host, node) = (endpoint.at("hostname"), endpoint.at("nodeName"));
+    if host.is_set() {
+        errors.complaints(&host, names::dns1123_label(host.text()));
+    }
+    if node.is_set() {
+        errors.complaints(&node, names::dns1123_subdomain(node.text()));
+    }
+    for zone in endpoint.at("hints").at("forZones").items() {
+        errors.complaints(&zone.at("name"), names::label_value(zone.at("name").text()));
+    }
+    for node in endpoint.at("hints").at("forNodes").items() {
+        for complaint in names::dns1123_subdomain(node.at("name").text()) {
+            errors.invalid_value(&node.at("name"), node.at("name").text(), complaint);
         }
     }
 }
@@ -189,28 +106,6 @@ fn domain(address: &Field<'_>, errors: &mut Errors) {
         errors.invalid(
             address,
             "should be a domain with at least two segments separated by dots",
-        );
-    }
-}
-
-/// Addresses that nothing outside the machine has. Endpoints may have them here: a cluster of one machine runs on
-/// its loopback.
-fn special_address(address: &Field<'_>, errors: &mut Errors) {
-    let Ok(ip) = address.text().parse::<std::net::IpAddr>() else {
-        return;
-    };
-    let local = match ip {
-        std::net::IpAddr::V4(ip) => ip.is_link_local(),
-        std::net::IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    if ip.is_unspecified() {
-        errors.invalid(address, format!("may not be unspecified ({ip})"));
-    } else if ip.is_loopback() {
-        errors.invalid(address, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
-    } else if local {
-        errors.invalid(
-            address,
-            "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
         );
     }
 }
@@ -299,14 +194,9 @@ fn parse_range(text: &str) -> Option<(u32, u32)> {
 pub fn ingress_class(class: &Field<'_>, errors: &mut Errors) {
     let spec = class.at("spec");
     let controller = spec.at("controller");
-    match controller.text().split_once('/') {
-        _ if controller.is_empty() => errors.required(&controller, ""),
-        Some((host, path)) if !host.is_empty() && !path.is_empty() => {
-            for complaint in names::dns1123_subdomain(host) {
-                errors.invalid_value(&controller, host, complaint);
-            }
-        }
-        _ => errors.invalid(&controller, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    match controller.is_empty() {
+        true => errors.required(&controller, ""),
+        false => errors.domain_path(&controller),
     }
     let parameters = spec.at("parameters");
     if !parameters.is_set() {
@@ -361,8 +251,12 @@ pub fn ingress(ingress: &Field<'_>, errors: &mut Errors) {
     }
     for tls in spec.at("tls").items() {
         for name in tls.at("hosts").items() {
-            host(&name, errors);
+            match name.is_empty() {
+                true => errors.complaints(&name, names::dns1123_subdomain("")),
+                false => host(&name, errors),
+            }
         }
+        errors.named_if_set(&tls.at("secretName"), names::dns1123_subdomain);
     }
 }
 
@@ -415,4 +309,26 @@ fn backend(backend: &Field<'_>, errors: &mut Errors) {
             }
         }
     }
+}
+
+pub fn service_range(range: &Field<'_>, errors: &mut Errors) {
+    let ranges = range.at("spec").at("cidrs");
+    if ranges.is_empty() {
+        errors.required(&ranges, "at least one CIDR required");
+    }
+    for range in ranges.items() {
+        errors.cidr(&range);
+    }
+}
+
+pub fn address(address: &Field<'_>, errors: &mut Errors) {
+    let parent = address.at("spec").at("parentRef");
+    if !parent.is_set() {
+        errors.required(&parent, "");
+        return;
+    }
+    errors.named_if_set(&parent.at("group"), names::dns1123_subdomain);
+    errors.named(&parent.at("resource"), names::path_segment);
+    errors.named(&parent.at("name"), names::path_segment);
+    errors.named_if_set(&parent.at("namespace"), names::path_segment);
 }

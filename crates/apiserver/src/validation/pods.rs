@@ -1,17 +1,27 @@
 //! What may be wrong with a pod.
 
 use super::check::{Errors, Field};
-use super::{containers, volumes};
-use std::collections::BTreeSet;
+use super::resources::{self, Owner};
+use super::{containers, environment, scheduling, security, volumes};
 use stead_machinery::names;
 
-/// Users and groups are 32-bit numbers that are not negative.
-const MOST_ID: i64 = i32::MAX as i64;
+const LONGEST_DEADLINE: i64 = i32::MAX as i64;
+const MOST_HOST_LETTERS: usize = 64;
+const MOST_NAMESERVERS: usize = 3;
+const MOST_SEARCHES: usize = 32;
+const MOST_SEARCH_LETTERS: usize = 2_048;
 
-const MOST_SYSCTL_LETTERS: usize = 253;
+/// Whose spec it is: some things are asked of pods alone, because templates were never asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    Pod,
+    Template,
+}
 
 pub fn pod(pod: &Field<'_>, errors: &mut Errors) {
-    spec(&pod.at("spec"), errors);
+    let spec = pod.at("spec");
+    check(&spec, Whose::Pod, errors);
+    containers::images(&spec, errors);
 }
 
 /// What only a new pod may not have.
@@ -26,46 +36,89 @@ pub fn new_pod(pod: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-/// The spec of a pod or of a template.
+/// The spec of a template.
 pub fn spec(spec: &Field<'_>, errors: &mut Errors) {
-    let volumes = volumes::check(&spec.at("volumes"), errors);
+    check(spec, Whose::Template, errors);
+}
+
+fn check(spec: &Field<'_>, whose: Whose, errors: &mut Errors) {
+    let volumes = volumes::check(&spec.at("volumes"), whose, errors);
+    resources::claims(&spec.at("resourceClaims"), errors);
     containers::check(spec, &volumes, errors);
+    pod_resources(spec, errors);
+    host_network(spec, whose, errors);
     errors.one_of(&spec.at("restartPolicy"), &["Always", "OnFailure", "Never"]);
     errors.one_of(
         &spec.at("dnsPolicy"),
         &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
     );
     errors.labels(&spec.at("nodeSelector"));
-    security_context(&spec.at("securityContext"), errors);
+    security::pod(spec, errors);
+    scheduling::affinity(&spec.at("affinity"), errors);
+    dns(spec, errors);
+    scheduling::gates(spec, errors);
+    scheduling::spread(&spec.at("topologySpreadConstraints"), errors);
     errors.named_if_set(&spec.at("serviceAccountName"), names::dns1123_subdomain);
     errors.named_if_set(&spec.at("nodeName"), names::dns1123_subdomain);
-    errors.named_if_set(&spec.at("hostname"), names::dns1123_label);
-    errors.named_if_set(&spec.at("subdomain"), names::dns1123_label);
+    names_of_host(spec, errors);
     errors.named_if_set(&spec.at("priorityClassName"), names::dns1123_subdomain);
+    errors.named_if_set(&spec.at("runtimeClassName"), names::dns1123_subdomain);
+    errors.one_of_if_set(&spec.at("preemptionPolicy"), &["PreemptLowerPriority", "Never"]);
     let deadline = spec.at("activeDeadlineSeconds");
     if deadline
         .number()
-        .is_some_and(|seconds| !(1..=MOST_ID).contains(&seconds))
+        .is_some_and(|seconds| !(1..=LONGEST_DEADLINE).contains(&seconds))
     {
         errors.invalid(&deadline, "must be between 1 and 2147483647, inclusive");
     }
-    tolerations(&spec.at("tolerations"), errors);
-    for gate in spec.at("readinessGates").items() {
-        let kind = gate.at("conditionType");
-        errors.complaints(&kind, names::qualified_name(kind.text()));
+    scheduling::tolerations(&spec.at("tolerations"), errors);
+    resources::overhead(&spec.at("overhead"), errors);
+    environment::files(spec, errors);
+}
+
+/// What the containers of a pod have together.
+fn pod_resources(spec: &Field<'_>, errors: &mut Errors) {
+    let resources = spec.at("resources");
+    if !resources.is_set() {
+        return;
     }
-    for constraint in spec.at("topologySpreadConstraints").items() {
-        let skew = constraint.at("maxSkew");
-        if skew.number().unwrap_or_default() <= 0 {
-            errors.invalid(&skew, "must be greater than zero");
+    let claims = resources.at("claims");
+    if claims.is_set() {
+        errors.forbidden(&claims, "claims may not be set for Resources at pod-level");
+    }
+    resources::requirements(&resources, Owner::Pod, &resources::claim_names(spec), errors);
+}
+
+/// On the network of its node, a container has the ports that it says.
+fn host_network(spec: &Field<'_>, whose: Whose, errors: &mut Errors) {
+    if !spec.at("hostNetwork").is_true() {
+        return;
+    }
+    for container in spec.at("containers").items() {
+        for port in container.at("ports").items() {
+            let (host, own) = (port.at("hostPort"), port.at("containerPort"));
+            let said = host.number().unwrap_or_default();
+            if (whose == Whose::Pod || said != 0) && said != own.number().unwrap_or_default() {
+                let why = "must match `containerPort` when `hostNetwork` is true";
+                errors.invalid_value(&host, said, why);
+            }
         }
-        if constraint.at("topologyKey").is_empty() {
-            errors.required(&constraint.at("topologyKey"), "can not be empty");
+    }
+}
+
+fn names_of_host(spec: &Field<'_>, errors: &mut Errors) {
+    errors.named_if_set(&spec.at("hostname"), names::dns1123_label);
+    errors.named_if_set(&spec.at("subdomain"), names::dns1123_label);
+    let host = spec.at("hostnameOverride");
+    if host.is_set() {
+        if spec.at("setHostnameAsFQDN").is_true() {
+            errors.forbidden(&host, "may not be specified when setHostnameAsFQDN is true");
         }
-        errors.one_of(
-            &constraint.at("whenUnsatisfiable"),
-            &["DoNotSchedule", "ScheduleAnyway"],
-        );
+        if spec.at("hostNetwork").is_true() {
+            errors.forbidden(&host, "may not be specified when hostNetwork is true");
+        }
+        errors.at_most(&host, MOST_HOST_LETTERS);
+        errors.complaints(&host, names::dns1123_subdomain(host.text()));
     }
     for alias in spec.at("hostAliases").items() {
         errors.ip(&alias.at("ip"));
@@ -73,156 +126,45 @@ pub fn spec(spec: &Field<'_>, errors: &mut Errors) {
             errors.complaints(&host, names::dns1123_subdomain(host.text()));
         }
     }
-    affinity(&spec.at("affinity"), errors);
+}
+
+fn dns(spec: &Field<'_>, errors: &mut Errors) {
     let dns = spec.at("dnsConfig");
+    let (servers, searches) = (dns.at("nameservers"), dns.at("searches"));
     if spec.at("dnsPolicy").text() == "None" {
         if !dns.is_set() {
             errors.required(&dns, "must provide `dnsConfig` when `dnsPolicy` is None");
-        } else if dns.at("nameservers").is_empty() {
-            errors.required(
-                &dns.at("nameservers"),
-                "must provide at least one DNS nameserver when `dnsPolicy` is None",
-            );
+            return;
+        }
+        if servers.is_empty() {
+            let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            errors.required(&servers, why);
+            return;
         }
     }
-    for server in dns.at("nameservers").items() {
+    if servers.items().count() > MOST_NAMESERVERS {
+        errors.invalid(&servers, "must not have more than 3 nameservers");
+    }
+    for server in servers.items() {
         errors.ip(&server);
     }
-    for gate in spec.at("schedulingGates").items() {
-        let named = Field {
-            value: gate.at("name").value,
-            path: gate.path.clone(),
-        };
-        errors.complaints(&named, names::qualified_name(named.text()));
+    if searches.items().count() > MOST_SEARCHES {
+        errors.invalid(&searches, "must not have more than 32 search paths");
     }
-    let system = spec.at("os");
-    if system.is_set() && !["linux", "windows"].contains(&system.at("name").text()) {
-        let shown = Field {
-            value: system.at("name").value,
-            path: system.path,
-        };
-        errors.unsupported(&shown, &["linux", "windows"]);
+    let letters: usize = searches.items().map(|search| search.text().len() + 1).sum();
+    if letters > MOST_SEARCH_LETTERS + 1 {
+        let why = "must not have more than 2048 characters (including spaces) in the search list";
+        errors.invalid(&searches, why);
     }
-}
-
-fn security_context(context: &Field<'_>, errors: &mut Errors) {
-    for name in ["fsGroup", "runAsUser", "runAsGroup"] {
-        user(&context.at(name), errors);
-    }
-    for group in context.at("supplementalGroups").items() {
-        user(&group, errors);
-    }
-    let profile = context.at("seccompProfile");
-    if profile.at("type").text() == "Localhost" && profile.at("localhostProfile").is_empty() {
-        let detail = "must be set when seccomp type is Localhost";
-        errors.required(&profile.at("localhostProfile"), detail);
-    }
-    let mut seen = BTreeSet::new();
-    for setting in context.at("sysctls").items() {
-        let name = setting.at("name");
-        if name.is_empty() {
-            errors.required(&name, "");
-        } else if !is_sysctl_name(name.text()) {
-            errors.invalid(
-                &name,
-                "must have at most 253 characters and match regex \
-                 ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$",
-            );
-        } else if !seen.insert(name.text()) {
-            errors.duplicate(&name);
+    for search in searches.items().filter(|search| search.text() != ".") {
+        let text = search.text().strip_suffix('.').unwrap_or(search.text());
+        for complaint in names::dns1123_subdomain_with_underscore(text) {
+            errors.invalid_value(&search, text, complaint);
         }
     }
-}
-
-/// The name of a kernel setting: words of small letters and digits between dots or slashes.
-fn is_sysctl_name(name: &str) -> bool {
-    let plain = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-    let word = |word: &str| {
-        let bytes = word.as_bytes();
-        bytes.first().copied().is_some_and(plain)
-            && bytes.last().copied().is_some_and(plain)
-            && bytes
-                .iter()
-                .all(|&letter| plain(letter) || letter == b'-' || letter == b'_')
-    };
-    name.len() <= MOST_SYSCTL_LETTERS && name.split(['.', '/']).all(word)
-}
-
-/// The number of a user or group.
-pub fn user(field: &Field<'_>, errors: &mut Errors) {
-    if field.number().is_some_and(|id| !(0..=MOST_ID).contains(&id)) {
-        errors.invalid(field, "must be between 0 and 2147483647, inclusive");
-    }
-}
-
-pub fn tolerations(list: &Field<'_>, errors: &mut Errors) {
-    for toleration in list.items() {
-        let (key, operator) = (toleration.at("key"), toleration.at("operator"));
-        let (value, effect) = (toleration.at("value"), toleration.at("effect"));
-        errors.named_if_set(&key, names::qualified_name);
-        if key.is_empty() && operator.text() != "Exists" {
-            errors.invalid(
-                &operator,
-                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"",
-            );
-        }
-        let seconds = toleration.at("tolerationSeconds");
-        if seconds.is_set() && effect.text() != "NoExecute" {
-            errors.invalid(&effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
-        }
-        match operator.text() {
-            "" | "Equal" => errors.complaints(&operator, names::label_value(value.text())),
-            "Exists" if !value.is_empty() => {
-                errors.invalid_value(
-                    &operator,
-                    value.text(),
-                    "value must be empty when `operator` is 'Exists'",
-                );
-            }
-            "Exists" => {}
-            _ => errors.unsupported(&operator, &["Equal", "Exists"]),
-        }
-        if !effect.is_empty() {
-            errors.one_of(&effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
-        }
-    }
-}
-
-fn affinity(affinity: &Field<'_>, errors: &mut Errors) {
-    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-    let required = affinity.at("nodeAffinity").at(REQUIRED);
-    if required.is_set() && required.at("nodeSelectorTerms").is_empty() {
-        errors.required(
-            &required.at("nodeSelectorTerms"),
-            "must have at least one node selector term",
-        );
-    }
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        let rules = affinity.at(kind);
-        for term in rules.at(REQUIRED).items() {
-            pod_term(&term, errors);
-        }
-        for weighted in rules.at(PREFERRED).items() {
-            let weight = weighted.at("weight");
-            if !(1..=100).contains(&weight.number().unwrap_or_default()) {
-                errors.invalid(&weight, "must be in the range 1-100");
-            }
-            pod_term(&weighted.at("podAffinityTerm"), errors);
-        }
-    }
-}
-
-fn pod_term(term: &Field<'_>, errors: &mut Errors) {
-    errors.selector(&term.at("labelSelector"));
-    let key = term.at("topologyKey");
-    if key.is_empty() {
-        errors.required(&key, "can not be empty");
-        errors.invalid_value(&key, "", "name part must be non-empty");
-    }
-    for complaint in names::qualified_name(key.text()) {
-        if complaint != "name part must be non-empty" {
-            errors.invalid_value(&key, key.text(), complaint);
+    for option in dns.at("options").items() {
+        if option.at("name").is_empty() {
+            errors.required(&option, "must not be empty");
         }
     }
 }

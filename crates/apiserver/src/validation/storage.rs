@@ -43,21 +43,55 @@ pub fn volume(volume: &Field<'_>, errors: &mut Errors) {
         &spec.at("persistentVolumeReclaimPolicy"),
         &["Delete", "Recycle", "Retain"],
     );
-    if spec.at("hostPath").is_set() {
-        super::volumes::host_path(&spec.at("hostPath"), errors);
+    for (name, amount) in capacity.entries() {
+        let shown = capacity.key(name);
+        match amount.text().parse::<Quantity>() {
+            Ok(quantity) if quantity.is_negative() => {
+                errors.invalid(&shown, "must be a valid resource quantity");
+                errors.invalid(&shown, "must be greater than zero");
+            }
+            Ok(quantity) if quantity.is_zero() => errors.invalid(&shown, "must be greater than zero"),
+            _ => {}
+        }
     }
-    let sources = spec.entries().filter(|(name, _)| !NOT_A_SOURCE.contains(name)).count();
-    if sources == 0 {
-        errors.required(&spec, "must specify a volume type");
-    }
+    sources(&spec, errors);
     errors.named_if_set(&spec.at("storageClassName"), names::dns1123_subdomain);
     errors.one_of_if_set(&spec.at("volumeMode"), &["Block", "Filesystem"]);
-    let required = spec.at("nodeAffinity").at("required");
-    if required.is_set() && required.at("nodeSelectorTerms").is_empty() {
-        errors.required(
-            &required.at("nodeSelectorTerms"),
-            "must have at least one node selector term",
-        );
+    let nodes = spec.at("nodeAffinity");
+    if nodes.is_set() && !nodes.at("required").is_set() {
+        errors.required(&nodes.at("required"), "must specify required node constraints");
+    }
+    super::scheduling::node_selector(&nodes.at("required"), errors);
+    let attributes = spec.at("volumeAttributesClassName");
+    if attributes.is_set() {
+        errors.named(&attributes, names::dns1123_subdomain);
+        if !spec.at("csi").is_set() {
+            errors.required(
+                &spec.at("csi"),
+                "has to be specified when using volumeAttributesClassName",
+            );
+        }
+    }
+}
+
+/// A volume is made of one thing.
+fn sources(spec: &Field<'_>, errors: &mut Errors) {
+    let mut found = spec
+        .entries()
+        .filter(|(name, value)| !NOT_A_SOURCE.contains(name) && value.is_set())
+        .map(|(name, _)| name);
+    // Where there are several, which one is the first is a matter of Kubernetes' own order.
+    let host = spec.at("hostPath").is_set().then_some("hostPath");
+    let Some(first) = host.or_else(|| found.next()) else {
+        errors.required(spec, "must specify a volume type");
+        return;
+    };
+    super::volumes::source(first, &spec.at(first), errors);
+    for (name, _) in spec
+        .entries()
+        .filter(|(name, value)| !NOT_A_SOURCE.contains(name) && *name != first && value.is_set())
+    {
+        errors.forbidden(&spec.at(name), "may not specify more than 1 volume type");
     }
 }
 
@@ -73,7 +107,11 @@ fn access_modes(modes: &Field<'_>, errors: &mut Errors) {
 }
 
 pub fn claim(claim: &Field<'_>, errors: &mut Errors) {
-    let spec = claim.at("spec");
+    claim_spec(&claim.at("spec"), errors);
+}
+
+/// What a claim asks for, also where a pod or a set makes it.
+pub fn claim_spec(spec: &Field<'_>, errors: &mut Errors) {
     let modes = spec.at("accessModes");
     if modes.is_empty() {
         errors.required(&modes, "at least 1 access mode is required");
@@ -97,6 +135,25 @@ pub fn claim(claim: &Field<'_>, errors: &mut Errors) {
     }
     errors.named_if_set(&spec.at("storageClassName"), names::dns1123_subdomain);
     errors.one_of_if_set(&spec.at("volumeMode"), &["Block", "Filesystem"]);
+    data_source(&spec.at("dataSource"), errors);
+    data_source(&spec.at("dataSourceRef"), errors);
+    errors.named_if_set(&spec.at("dataSourceRef").at("namespace"), names::dns1123_label);
+    errors.named_if_set(&spec.at("volumeAttributesClassName"), names::dns1123_subdomain);
+}
+
+/// What the new volume begins with.
+fn data_source(source: &Field<'_>, errors: &mut Errors) {
+    if !source.is_set() {
+        return;
+    }
+    let (kind, group) = (source.at("kind"), source.at("apiGroup"));
+    errors.present(&source.at("name"));
+    errors.present(&kind);
+    if group.is_empty() && kind.text() != "PersistentVolumeClaim" {
+        let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+        errors.invalid_value(source, kind.text(), why);
+    }
+    errors.named_if_set(&group, names::dns1123_subdomain);
 }
 
 pub fn csi_driver(driver: &Field<'_>, errors: &mut Errors) {
@@ -109,6 +166,68 @@ pub fn csi_driver(driver: &Field<'_>, errors: &mut Errors) {
             path: spec.at("volumeLifecycleModes").path,
         };
         errors.one_of(&field, &["Persistent", "Ephemeral"]);
+    }
+    let period = spec.at("nodeAllocatableUpdatePeriodSeconds");
+    if period.number().is_some_and(|seconds| seconds < 10) {
+        errors.invalid(&period, "must be greater than or equal to 10 seconds");
+    }
+    let secrets = spec.at("serviceAccountTokenInSecrets");
+    if secrets.is_set() && spec.at("tokenRequests").is_empty() {
+        let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        errors.invalid(&secrets, why);
+    }
+    for request in spec.at("tokenRequests").items() {
+        let seconds = request.at("expirationSeconds");
+        if seconds.number().is_some_and(|seconds| seconds < 600) {
+            errors.invalid(&seconds, "may not specify a duration less than 10 minutes");
+        }
+    }
+}
+
+pub fn csi_node(node: &Field<'_>, errors: &mut Errors) {
+    let drivers = node.at("spec").at("drivers");
+    errors.unique(&drivers, "name");
+    for driver in drivers.items() {
+        let name = driver.at("name");
+        errors.named(&name, |text| names::dns1123_subdomain(&text.to_lowercase()));
+        errors.present(&driver.at("nodeID"));
+        errors.not_negative(&driver.at("allocatable").at("count"));
+        let mut seen = std::collections::BTreeSet::new();
+        for key in driver.at("topologyKeys").items() {
+            // Kubernetes names the driver, with the value of its key.
+            let shown = Field {
+                value: key.value,
+                path: driver.path.clone(),
+            };
+            match key.is_empty() {
+                true => errors.required(&shown, ""),
+                false if !seen.insert(key.text()) => errors.duplicate(&shown),
+                false => {}
+            }
+            errors.label_name(&shown);
+        }
+    }
+}
+
+pub fn attachment(attachment: &Field<'_>, errors: &mut Errors) {
+    const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    let spec = attachment.at("spec");
+    let (attacher, node, source) = (spec.at("attacher"), spec.at("nodeName"), spec.at("source"));
+    errors.named(&attacher, |text| names::dns1123_subdomain(&text.to_lowercase()));
+    for complaint in names::dns1123_subdomain(node.text()) {
+        errors.invalid_value(&node, node.text(), complaint);
+    }
+    let (inline, volume) = (source.at("inlineVolumeSpec"), source.at("persistentVolumeName"));
+    match (inline.is_set(), volume.is_set()) {
+        (false, false) => errors.required(&source, ONE),
+        (true, true) => errors.forbidden(&source, ONE),
+        (false, true) => {
+            if volume.is_empty() {
+                errors.required(&volume, "must specify non empty persistentVolumeName");
+            }
+            errors.complaints(&volume, names::dns1123_subdomain(volume.text()));
+        }
+        (true, false) => {}
     }
 }
 

@@ -1,42 +1,58 @@
 //! What may be wrong with the volumes of a pod.
 
-use super::check::{Errors, Field};
-use std::collections::BTreeSet;
-use stead_machinery::names;
+mod files;
+mod sources;
 
-/// Checks volumes and gives the names of the good ones, which mounts refer to.
-pub fn check(volumes: &Field<'_>, errors: &mut Errors) -> BTreeSet<String> {
-    let mut known = BTreeSet::new();
+use super::check::{Errors, Field};
+use super::pods::Whose;
+use super::storage;
+use crate::verbs::metadata;
+use std::collections::BTreeMap;
+use stead_machinery::names;
+use stead_machinery::quantity::Quantity;
+
+pub use sources::check as source;
+
+/// The volumes of a pod that are well described, and whether each is a claim.
+#[derive(Default)]
+pub struct Volumes(BTreeMap<String, bool>);
+
+impl Volumes {
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Whether there is a claim behind a volume; `None` where there is no such volume.
+    pub fn is_claimed(&self, name: &str) -> Option<bool> {
+        self.0.get(name).copied()
+    }
+}
+
+/// Checks volumes and gives the good ones, which mounts refer to.
+pub fn check(volumes: &Field<'_>, whose: Whose, errors: &mut Errors) -> Volumes {
+    let mut known = Volumes::default();
     for volume in volumes.items() {
         let name = volume.at("name");
         let before = errors.0.len();
-        source(&volume, errors);
+        sources_of(&volume, whose, errors);
         match name.text() {
             "" => errors.required(&name, ""),
             text => {
                 errors.complaints(&name, names::dns1123_label(text));
-                if known.contains(text) {
+                if known.has(text) {
                     errors.duplicate(&name);
                 }
             }
         }
         if errors.0.len() == before {
-            known.insert(name.text().to_string());
+            let claimed = volume.at("persistentVolumeClaim").is_set() || volume.at("ephemeral").is_set();
+            known.0.insert(name.text().to_string(), claimed);
         }
     }
     known
 }
 
-/// A path on the node that is there and does not climb.
-pub fn host_path(source: &Field<'_>, errors: &mut Errors) {
-    let path = source.at("path");
-    errors.present(&path);
-    if path.text().split('/').any(|part| part == "..") {
-        errors.invalid(&path, "must not contain '..'");
-    }
-}
-
-fn source(volume: &Field<'_>, errors: &mut Errors) {
+fn sources_of(volume: &Field<'_>, whose: Whose, errors: &mut Errors) {
     let mut found = 0;
     for (kind, _) in volume
         .entries()
@@ -49,23 +65,25 @@ fn source(volume: &Field<'_>, errors: &mut Errors) {
             continue;
         }
         match kind {
-            "hostPath" => host_path(&source, errors),
-            "secret" => {
-                errors.present(&source.at("secretName"));
-                mode(&source, errors);
+            "emptyDir" => empty(&source, errors),
+            "secret" => files::keyed(&source, "secretName", errors),
+            "configMap" => files::keyed(&source, "name", errors),
+            "downwardAPI" => {
+                files::mode(&source.at("defaultMode"), errors);
+                for item in source.at("items").items() {
+                    files::downward(&item, &source, errors);
+                }
             }
-            "configMap" => {
-                errors.present(&source.at("name"));
-                mode(&source, errors);
-            }
+            "projected" => files::projected(&source, errors),
             "persistentVolumeClaim" => errors.present(&source.at("claimName")),
-            "downwardAPI" | "projected" => mode(&source, errors),
-            "csi" => errors.present(&source.at("driver")),
-            "nfs" => {
-                errors.present(&source.at("server"));
-                errors.present(&source.at("path"));
+            "ephemeral" => ephemeral(&source, errors),
+            "image" => {
+                if whose == Whose::Pod {
+                    errors.present(&source.at("reference"));
+                }
+                errors.one_of_if_set(&source.at("pullPolicy"), &["Always", "IfNotPresent", "Never"]);
             }
-            _ => {}
+            _ => sources::check(kind, &source, errors),
         }
     }
     if found == 0 {
@@ -73,9 +91,40 @@ fn source(volume: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn mode(source: &Field<'_>, errors: &mut Errors) {
-    let mode = source.at("defaultMode");
-    if mode.number().is_some_and(|bits| !(0..=0o777).contains(&bits)) {
-        errors.invalid(&mode, "must be a number between 0 and 0777 (octal), both inclusive");
+fn empty(source: &Field<'_>, errors: &mut Errors) {
+    let limit = source.at("sizeLimit");
+    if limit.text().parse::<Quantity>().is_ok_and(|limit| limit.is_negative()) {
+        errors.forbidden(&limit, "SizeLimit field must be a valid resource quantity");
+    }
+}
+
+fn ephemeral(source: &Field<'_>, errors: &mut Errors) {
+    let template = source.at("volumeClaimTemplate");
+    if !template.is_set() {
+        errors.required(&template, "");
+        return;
+    }
+    claim_metadata(&template.at("metadata"), errors);
+    storage::claim_spec(&template.at("spec"), errors);
+}
+
+/// The claim is named after the pod, and belongs to it; only labels and annotations are free.
+fn claim_metadata(found: &Field<'_>, errors: &mut Errors) {
+    let (labels, annotations) = (found.at("labels"), found.at("annotations"));
+    metadata::labels(labels.value, &labels.path, &mut errors.0);
+    metadata::annotations(annotations.value, &annotations.path, &mut errors.0);
+    for (name, field) in found.entries() {
+        let unset = match field.value {
+            serde_json::Value::Null => true,
+            serde_json::Value::String(text) => text.is_empty(),
+            serde_json::Value::Number(number) => name == "generation" && number.as_i64() == Some(0),
+            _ => false,
+        };
+        if unset || matches!(name, "labels" | "annotations") {
+            continue;
+        }
+        // As Go writes it.
+        let shown = if name == "uid" { "uID" } else { name };
+        errors.forbidden(&found.at(shown), "cannot be set");
     }
 }

@@ -57,12 +57,12 @@ pub fn replication_controller(controller: &Field<'_>, errors: &mut Errors) {
         return;
     }
     let labels = template.at("metadata").at("labels");
-    errors.labels(&labels);
     let matches = selector.entries().all(|(key, value)| labels.value[key] == *value.value);
     if !matches && !selector.is_empty() {
         errors.invalid(&labels, "`selector` does not match template `labels`");
     }
-    pods::spec(&template.at("spec"), errors);
+    self::template(&template, errors);
+    errors.not_negative(&spec.at("minReadySeconds"));
     always_restarts(&spec, errors);
 }
 
@@ -97,6 +97,9 @@ pub fn stateful_set(set: &Field<'_>, errors: &mut Errors) {
         path: format!("{}.ordinals.start", spec.path),
         ..start
     });
+    for claim in spec.at("volumeClaimTemplates").items() {
+        super::storage::claim_spec(&claim.at("spec"), errors);
+    }
     let with_claims = with_claims(&spec);
     let whole = Field {
         value: &with_claims,
@@ -116,7 +119,7 @@ fn with_claims(spec: &Field<'_>) -> Value {
     let mut whole = spec.value.clone();
     let claims = spec.at("volumeClaimTemplates");
     let names = claims.items().map(|claim| claim.at("metadata").at("name").text());
-    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    let names: Vec<&str> = names.collect();
     if names.is_empty() {
         return whole;
     }
@@ -125,7 +128,11 @@ fn with_claims(spec: &Field<'_>) -> Value {
         if let Value::Array(volumes) = volumes {
             // A claim takes the place of a volume of its name.
             volumes.retain(|volume| !names.iter().any(|name| volume["name"] == **name));
-            volumes.extend(names.iter().map(|name| json!({"name": name, "emptyDir": {}})));
+            volumes.extend(
+                names
+                    .iter()
+                    .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}})),
+            );
         }
     }
     whole
@@ -212,10 +219,13 @@ pub fn pod_template(object: &Field<'_>, errors: &mut Errors) {
 
 pub fn template(template: &Field<'_>, errors: &mut Errors) {
     // Kubernetes leaves the metadata out of the path.
+    let metadata = template.at("metadata");
     errors.labels(&Field {
-        value: template.at("metadata").at("labels").value,
-        path: format!("{}.labels", template.path),
+        value: metadata.at("labels").value,
+        path: template.at("labels").path,
     });
+    let annotations = metadata.at("annotations").value;
+    crate::verbs::metadata::annotations(annotations, &template.at("annotations").path, &mut errors.0);
     pods::spec(&template.at("spec"), errors);
 }
 
@@ -241,7 +251,12 @@ fn selected_template(spec: &Field<'_>, kind: &str, errors: &mut Errors) -> Selec
     }
     let unusable = LabelSelector::from_object(selector.value).is_err();
     if errors.0.len() > before && selector.is_set() && !selector.is_empty() {
-        errors.invalid(&selector, "invalid label selector");
+        let why = if kind == "statefulset" {
+            ""
+        } else {
+            "invalid label selector"
+        };
+        errors.invalid(&selector, why);
         if unusable {
             return Selector::Unusable;
         }

@@ -93,7 +93,7 @@ pub fn nested_errors(object: &Value) -> Vec<FieldError> {
 /// The rules that do not depend on the kind.
 fn shared(object: &Value, errors: &mut Vec<FieldError>) {
     labels(&object["metadata"]["labels"], "metadata.labels", errors);
-    annotations(&object["metadata"]["annotations"], errors);
+    annotations(&object["metadata"]["annotations"], "metadata.annotations", errors);
     owners(&object["metadata"]["ownerReferences"], errors);
     finalizers(object, errors);
 }
@@ -111,20 +111,19 @@ pub fn labels(labels: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is wrong with annotations.
-pub fn annotations(annotations: &Value, errors: &mut Vec<FieldError>) {
-    const PATH: &str = "metadata.annotations";
+/// What is wrong with annotations at some path.
+pub fn annotations(annotations: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let mut bytes = 0;
     for (name, value) in annotations.as_object().into_iter().flatten() {
         // The rule is case-insensitive for annotations, unlike for labels.
         for complaint in qualified_name(&name.to_ascii_lowercase()) {
-            errors.push(FieldError::invalid(PATH, name.as_str(), complaint));
+            errors.push(FieldError::invalid(path, name.as_str(), complaint));
         }
         bytes += name.len() + value.as_str().map_or(0, str::len);
     }
     if bytes > ANNOTATION_BYTES {
         errors.push(FieldError::new(
-            PATH,
+            path,
             FieldErrorKind::TooLong,
             "".into(),
             format!("may not be more than {ANNOTATION_BYTES} bytes"),

@@ -257,7 +257,12 @@ pub fn check_webhooks(configuration: &Value) -> Vec<FieldError> {
 fn checked(source: &Value, at: &str, env: &Env, errors: &mut Vec<FieldError>) -> Option<Type> {
     let text = source.as_str().unwrap_or_default();
     if text.trim().is_empty() {
-        errors.push(FieldError::required(at, "expression is not specified"));
+        let why = match at {
+            at if at.contains(".matchConditions[") => "",
+            at if at.ends_with(".valueExpression") => "valueExpression is not specified",
+            _ => "expression is not specified",
+        };
+        errors.push(FieldError::required(at, why));
         return None;
     }
     match expressions::program(text, env) {
