@@ -69,7 +69,7 @@ pub struct GatewayReference {
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
 
-    /// Name of the listener, for instance the one that ends TLS.
+    /// Name of the listener, for instance the one that ends TLS. If `https` is a part of it, `status.url` says so too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub section_name: Option<String>,

@@ -2,6 +2,8 @@
 //!
 //! The webhook answers with it, and the operator checks again before it acts: a cluster may have no webhook.
 
+mod references;
+
 use super::{WebAppSpec, Window};
 use crate::image::ImageReference;
 use jiff::tz::TimeZone;
@@ -53,7 +55,8 @@ pub fn errors(spec: &WebAppSpec) -> Vec<FieldError> {
     found.extend(ports(spec));
     found.extend(containers(spec));
     found.extend(volumes(spec));
-    found.extend(references(spec));
+    found.extend(references::errors(spec));
+    found.extend(route(spec));
     found.extend(
         spec.sleep
             .iter()
@@ -191,40 +194,24 @@ fn volumes(spec: &WebAppSpec) -> Vec<FieldError> {
     found
 }
 
-/// Secrets and ConfigMaps that no namespace could hold, least of all another one: they would be waited for for ever.
-fn references(spec: &WebAppSpec) -> Vec<FieldError> {
-    let mut named: Vec<(String, &str)> = Vec::new();
-    for (index, variable) in spec.env.iter().enumerate() {
-        let source = variable.value_from.as_ref();
-        let secret = source.and_then(|source| source.secret_key_ref.as_ref());
-        let map = source.and_then(|source| source.config_map_key_ref.as_ref());
-        let field = |kind: &str| format!("spec.env[{index}].valueFrom.{kind}.name");
-        named.extend(secret.map(|secret| (field("secretKeyRef"), secret.name.as_str())));
-        named.extend(map.map(|map| (field("configMapKeyRef"), map.name.as_str())));
+/// A way in that no Gateway could make.
+fn route(spec: &WebAppSpec) -> Vec<FieldError> {
+    let mut found = Vec::new();
+    let Some(route) = &spec.route else { return found };
+    if !route.path.starts_with('/') {
+        let path = route.path.as_str();
+        found.push(FieldError::invalid("spec.route.path", path, "a path begins with /"));
     }
-    for (index, source) in spec.env_from.iter().enumerate() {
-        let field = |kind: &str| format!("spec.envFrom[{index}].{kind}.name");
-        let (secret, map) = (&source.secret_ref, &source.config_map_ref);
-        named.extend(secret.iter().map(|secret| (field("secretRef"), secret.name.as_str())));
-        named.extend(map.iter().map(|map| (field("configMapRef"), map.name.as_str())));
+    for (index, host) in route.hostnames.iter().enumerate() {
+        let bare = host.strip_prefix("*.").unwrap_or(host);
+        let address = bare.parse::<std::net::IpAddr>().is_ok();
+        if address || !names::dns1123_subdomain(bare).is_empty() {
+            let field = format!("spec.route.hostnames[{index}]");
+            let detail = "not a host name: use lower case letters, digits, dashes and dots";
+            found.push(FieldError::invalid(field, host.as_str(), detail));
+        }
     }
-    for (index, volume) in spec.volumes.iter().enumerate() {
-        let field = |rest: &str| format!("spec.volumes[{index}].{rest}");
-        let secret = volume.secret.iter().filter_map(|secret| secret.secret_name.as_deref());
-        named.extend(secret.map(|name| (field("secret.secretName"), name)));
-        named.extend(
-            volume
-                .config_map
-                .iter()
-                .map(|map| (field("configMap.name"), map.name.as_str())),
-        );
-    }
-    let wrong = named
-        .into_iter()
-        .filter(|(_, name)| !names::dns1123_subdomain(name).is_empty());
-    wrong
-        .map(|(field, name)| FieldError::invalid(field, name, "not a name; what it refers to is in the same namespace"))
-        .collect()
+    found
 }
 
 /// A sleeping time that cannot be read would be one that is never kept.
@@ -352,6 +339,39 @@ mod tests {
             json!({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "Größe", "key": "a"}}}]}),
             "spec.env[0].valueFrom.secretKeyRef.name",
         );
+        check(
+            json!({"volumes": [{"name": "x", "secret": {}}]}),
+            "spec.volumes[0].secret.secretName: Required value",
+        );
+        check(
+            json!({"volumes": [{"name": "x", "projected": {"sources": [
+                {"configMap": {"name": "fine"}}, {"secret": {"name": "a/b"}}]}}]}),
+            "spec.volumes[0].projected.sources[1].secret.name: Invalid value: \"a/b\"",
+        );
+        check(
+            json!({"initContainers": [{"name": "x", "envFrom": [{"configMapRef": {"name": "a/b"}}]}]}),
+            "spec.initContainers[0].envFrom[0].configMapRef.name: Invalid value: \"a/b\"",
+        );
+        let variable = json!({"name": "A", "valueFrom": {"configMapKeyRef": {"name": "a/b", "key": "a"}}});
+        check(
+            json!({"sidecars": [{"name": "x", "env": [variable]}]}),
+            "spec.sidecars[0].env[0].valueFrom.configMapKeyRef.name: Invalid value: \"a/b\"",
+        );
+    }
+
+    #[test]
+    fn a_way_in_that_no_gateway_could_make_is_refused() {
+        let route = |hostnames: &[&str], path: &str| json!({"route": {"gateway": {"name": "door"}, "hostnames": hostnames, "path": path}});
+        check(
+            route(&["shop.example.com"], "shop"),
+            "spec.route.path: Invalid value: \"shop\"",
+        );
+        check(
+            route(&["shop.example.com", "Shop_1"], "/"),
+            "spec.route.hostnames[1]: Invalid value: \"Shop_1\"",
+        );
+        check(route(&["10.0.0.1"], "/"), "spec.route.hostnames[0]");
+        assert!(mistakes(route(&["*.example.com"], "/shop")).is_empty());
     }
 
     #[test]

@@ -183,6 +183,47 @@ mod tests {
     }
 
     #[test]
+    fn in_its_own_namespace_the_operator_touches_only_what_is_its_own() {
+        let objects = build(Part::Rbac, &place(Namespaces::All));
+        let role = objects.iter().find(|object| object["kind"] == "Role").unwrap();
+        for rule in role["rules"].as_array().unwrap() {
+            let creates = rule["verbs"] == serde_json::json!(["create"]);
+            assert!(creates || !rule["resourceNames"].is_null(), "{rule}");
+        }
+    }
+
+    /// The words of this source that are reasons: those in quotes after one of these beginnings.
+    fn reasons<'a>(source: &'a str, beginnings: &[&str]) -> Vec<&'a str> {
+        let after = |beginning: &&str| source.split(beginning).skip(1).collect::<Vec<_>>();
+        let words = beginnings
+            .iter()
+            .flat_map(after)
+            .filter_map(|rest| rest.split('"').next());
+        words
+            .filter(|word| word.starts_with(|c: char| c.is_ascii_uppercase()) && !word.contains(' '))
+            .collect()
+    }
+
+    #[test]
+    fn every_reason_for_which_an_application_is_not_ready_is_in_the_runbook() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let errors = read("crates/framework/src/error.rs");
+        let (_, of_errors) = errors.split_once("pub fn reason(").unwrap();
+        let (of_errors, _) = of_errors.split_once("pub fn ").unwrap();
+        let status = read("crates/operators/webapp/src/status.rs");
+        let mut all = reasons(of_errors, &["=> \""]);
+        all.extend(reasons(&status, &["waiting(\"", "reason: \"", "=> \""]));
+        assert!(all.len() > 25, "{all:?}");
+        let page = read("docs/runbooks/WebAppNotReady.md");
+        let missing: Vec<_> = all
+            .into_iter()
+            .filter(|word| !page.contains(&format!("`{word}`")))
+            .collect();
+        assert!(missing.is_empty(), "not in the runbook: {missing:?}");
+    }
+
+    #[test]
     fn every_alert_has_a_severity_and_a_runbook() {
         let text = build(Part::Monitoring, &place(Namespaces::All));
         let rules = text.iter().find(|object| object["kind"] == "PrometheusRule").unwrap();

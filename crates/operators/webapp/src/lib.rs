@@ -4,6 +4,7 @@
 //! revision that the spec asks for, the Deployment and Service that run it, what reaches and guards them, and a
 //! status that says how far it all is; again in 30 seconds at the latest.
 
+pub mod address;
 pub mod advice;
 pub mod deadline;
 pub mod foreign;

@@ -1,7 +1,9 @@
 //! The Secrets and ConfigMaps that a WebApp refers to, known by a digest of their content.
 //!
 //! A change of what pods read at their start must roll them once. For that a digest is enough, so the cache keeps
-//! nothing else: no Secret's content stays in the operator's memory.
+//! nothing else: no Secret's content stays in the operator's memory. What follows from the digests is on the pods, for
+//! everybody who may see pods. So the digest of a Secret covers its UID too, which nobody knows who may not read the
+//! Secret: its content cannot be guessed and compared.
 
 use crate::names;
 use crate::resources::revision::{Revision, wanted_hash};
@@ -185,7 +187,7 @@ impl Named {
     }
 }
 
-impl<'de, K> Deserialize<'de> for Digested<K> {
+impl<'de, K: Resource<DynamicType = ()>> Deserialize<'de> for Digested<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         /// The parts of either kind that pods can read.
         #[derive(Deserialize)]
@@ -198,7 +200,11 @@ impl<'de, K> Deserialize<'de> for Digested<K> {
             binary_data: Value,
         }
         let whole = Whole::deserialize(deserializer)?;
-        let digest = names::hash(format!("{}{}", whole.data, whole.binary_data).as_bytes());
+        let salt = match K::kind(&()) == "Secret" {
+            true => whole.metadata.uid.as_deref().unwrap_or_default(),
+            false => "",
+        };
+        let digest = names::hash(format!("{salt}{}{}", whole.data, whole.binary_data).as_bytes());
         let metadata = ObjectMeta {
             name: whole.metadata.name,
             namespace: whole.metadata.namespace,
@@ -240,5 +246,28 @@ impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>> Resource for
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_digest_of_a_secret_cannot_be_guessed_from_its_content_and_that_of_a_config_map_is_its_content() {
+        let object = |uid: &str, text: &str| json!({"metadata": {"name": "a", "uid": uid}, "data": {"password": text}});
+        let secret = |uid: &str, text: &str| -> String {
+            let found: Digested<Secret> = serde_json::from_value(object(uid, text)).expect("a Secret");
+            found.digest
+        };
+        let map = |uid: &str| -> String {
+            let found: Digested<ConfigMap> = serde_json::from_value(object(uid, "x")).expect("a ConfigMap");
+            found.digest
+        };
+        assert_eq!(secret("u1", "x"), secret("u1", "x"));
+        assert_ne!(secret("u1", "x"), secret("u1", "y"));
+        assert_ne!(secret("u1", "x"), secret("u2", "x"));
+        assert_eq!(map("u1"), map("u2"));
     }
 }

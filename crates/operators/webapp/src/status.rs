@@ -1,5 +1,6 @@
 //! The status of a WebApp: where in its life it is, and why.
 
+use crate::address;
 use crate::advice;
 use crate::names;
 use crate::replicas::Replicas;
@@ -38,6 +39,8 @@ pub fn created(app: &WebApp, now: Timestamp) -> WebAppStatus {
 pub fn deleting(app: &WebApp, now: Timestamp) -> WebAppStatus {
     let mut status = base(app);
     status.phase = Some(Phase::Deleting);
+    // The deletion itself is a new generation, and this speaks of it.
+    status.observed_generation = app.metadata.generation;
     let held: Vec<_> = app.metadata.finalizers.iter().flatten().map(String::as_str).collect();
     let message = if held.is_empty() {
         "it is being deleted".to_string()
@@ -96,7 +99,7 @@ pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebA
     status.updated_replicas = sum(|s| s.updated_replicas);
     status.summary = Some(format!("{}/{}", status.available_replicas, situation.replicas.count()));
     status.selector = Some(names::selector_text(app));
-    status.url = Some(url(&situation.running));
+    status.url = Some(address::url(&situation.running));
     status.resolved_image = resolved_image(situation).or(status.resolved_image);
     status.revision = situation.decision.revisions.last().map(|revision| revision.number);
     let good = situation
@@ -315,34 +318,6 @@ fn set_conditions(status: &mut WebAppStatus, app: &WebApp, readiness: Readiness,
     }
     for kind in gone {
         conditions::remove(&mut status.conditions, kind);
-    }
-}
-
-/// From outside where the spec makes a way, else the address inside the cluster.
-fn url(app: &WebApp) -> String {
-    if let Some(ingress) = &app.spec.ingress {
-        let scheme = if ingress.tls_secret_name.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        return format!("{scheme}://{}{}", ingress.host, ingress.path);
-    }
-    if let Some(host) = app.spec.route.as_ref().and_then(|route| route.hostnames.first()) {
-        return format!(
-            "http://{host}{}",
-            app.spec.route.as_ref().map_or("/", |route| route.path.as_str())
-        );
-    }
-    let port = crate::resources::ports(app)
-        .first()
-        .map_or(80, |port| port.offered_as(0));
-    let namespace = app.metadata.namespace.as_deref().unwrap_or("default");
-    let host = format!("{}.{namespace}.svc", names::child(app));
-    if port == 80 {
-        format!("http://{host}")
-    } else {
-        format!("http://{host}:{port}")
     }
 }
 

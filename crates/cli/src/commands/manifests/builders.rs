@@ -3,6 +3,7 @@
 use crate::commands::operator::NAME;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
+use stead::webhook::WebhookOptions;
 use stead::{Namespaces, Rule};
 use stead_webapp::webhooks::{MUTATE, VALIDATE};
 
@@ -43,13 +44,17 @@ pub fn rbac(place: &Place) -> Vec<Value> {
     let (own, everywhere): (Vec<Rule>, Vec<Rule>) = Rule::manager()
         .into_iter()
         .partition(|rule| rule.resources.contains("leases"));
-    let mut own_rules = policy(own);
+    let mut own_rules: Vec<Value> = own.into_iter().flat_map(|rule| of_one(rule, NAME)).collect();
     let mut rules = place.rules.clone();
     rules.extend(everywhere);
     let rules = policy(Rule::merge(rules));
     match &place.namespaces {
         Namespaces::All => {
-            own_rules.push(json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "update"]}));
+            let secret = WebhookOptions::service(namespace, NAME).secret;
+            own_rules.extend(of_one(
+                Rule::new("", &["secrets"], &["create", "get", "update"]),
+                &secret,
+            ));
             objects.extend(role(place, Some(namespace), own_rules));
             let mut rules = rules;
             rules.push(json!({
@@ -77,6 +82,20 @@ fn policy(rules: Vec<Rule>) -> Vec<Value> {
         .into_iter()
         .map(|rule| serde_json::to_value(PolicyRule::from(rule)).expect("a rule is plain data"))
         .collect()
+}
+
+/// The same for one object alone. Creating cannot be limited so: the name is not known when it is asked for.
+fn of_one(rule: Rule, name: &str) -> [Value; 2] {
+    let (creates, rest) = rule.verbs.into_iter().partition(|verb| verb == "create");
+    [(creates, None), (rest, Some(name))].map(|(verbs, name)| {
+        let mut policy = PolicyRule::from(Rule {
+            group: rule.group.clone(),
+            resources: rule.resources.clone(),
+            verbs,
+        });
+        policy.resource_names = name.map(|name| vec![name.to_owned()]);
+        serde_json::to_value(policy).expect("a rule is plain data")
+    })
 }
 
 /// A role and its binding, in a namespace or in the whole cluster.

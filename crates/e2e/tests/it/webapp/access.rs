@@ -1,7 +1,7 @@
 //! Least privilege, proven: the operator runs with the generated roles on a cluster with an audit log and with the
 //! kinds of the Gateway API and of the Prometheus operator; what it is granted it uses, and it is refused nothing.
 
-use super::audit::{Audit, Right};
+use super::audit::{Audit, Right, of_one};
 use super::stage::{foreign, install};
 use crate::binary::{Up, command, stead, succeeded};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -185,7 +185,7 @@ impl Stage {
     }
 }
 
-/// The rights that a role gives.
+/// The rights that a role gives; one to objects of certain names is a right to each of them.
 fn rights_of(object: &Value) -> Vec<Right> {
     let rules = object["rules"].as_array().cloned().unwrap_or_default();
     let list = |value: &Value| -> Vec<String> {
@@ -194,10 +194,14 @@ fn rights_of(object: &Value) -> Vec<Right> {
     };
     let mut rights = Vec::new();
     for rule in &rules {
+        let names = list(&rule["resourceNames"]);
         for group in list(&rule["apiGroups"]) {
             for resource in list(&rule["resources"]) {
                 for verb in list(&rule["verbs"]) {
-                    rights.push(right(&group, &resource, &verb));
+                    match names.is_empty() {
+                        true => rights.push(right(&group, &resource, &verb)),
+                        false => rights.extend(names.iter().map(|name| right(&group, &of_one(&resource, name), &verb))),
+                    }
                 }
             }
         }

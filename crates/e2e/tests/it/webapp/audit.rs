@@ -19,6 +19,11 @@ pub struct Audit {
 /// A right: API group, resource with its subresource, verb.
 pub type Right = (String, String, String);
 
+/// A resource, where a right is to one object of it alone.
+pub fn of_one(resource: &str, name: &str) -> String {
+    format!("{resource} {name}")
+}
+
 impl Audit {
     pub fn new(path: PathBuf) -> Self {
         Audit { path }
@@ -108,7 +113,11 @@ impl Audit {
             let verb = text(&event["verb"]);
             match code {
                 403 => refused.insert(right(&verb)),
-                _ => used.insert(right(&verb)),
+                _ => {
+                    let name = text(&reference["name"]);
+                    used.insert((text(&reference["apiGroup"]), of_one(&resource, &name), verb.clone()));
+                    used.insert(right(&verb))
+                }
             };
             // An apply of what is not there creates it, which is a right of its own.
             if verb == "patch" && code == 201 {

@@ -10,6 +10,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use stead_apis::webapp::Phase;
 use stead_test::faults::Fault;
 use stead_test::wait::until;
 
@@ -37,6 +38,68 @@ async fn w1_a_bad_image_that_is_fixed_supersedes_the_stuck_rollout() {
     let app = stage.ready("the fixed one comes up").await;
     assert_eq!(app.status.and_then(|status| status.revision), Some(2));
     stage.quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_version_that_was_set_while_suspended_is_taken_back_when_it_does_not_wake_up() {
+    let stage = Stage::start().await;
+    stage.create(json!({"image": "nginx:1.25", "replicas": 2})).await;
+    stage.ready("it runs").await;
+    stage.edit(json!({"suspend": true})).await;
+    stage.ready("it is suspended").await;
+    stage.edit(broken("nginx:broken")).await;
+    stage.ready("nobody knows yet that it is bad").await;
+    // The Deployment was complete without pods; it says nothing of being late when it is only scaled.
+    stage.edit(json!({"suspend": false})).await;
+    let message = stage.reason("RolledBack").await;
+    assert!(
+        message.contains("revision 2 did not come up; revision 1 runs"),
+        "{message}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_others_hold_back_is_shown_and_touches_nothing() {
+    let stage = Stage::start().await;
+    stage.create(json!({"image": "nginx:1.25"})).await;
+    stage.ready("it runs").await;
+    let hold = |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let how = PatchParams::default();
+    stage
+        .apps()
+        .patch(NAME, &how, &hold(json!(["example.com/hold"])))
+        .await
+        .expect("a finalizer");
+    stage
+        .apps()
+        .delete(NAME, &DeleteParams::default())
+        .await
+        .expect("a deletion");
+    let message = stage.reason("Deleting").await;
+    assert_eq!(message, "its deletion waits for example.com/hold");
+    let phase = stage
+        .apps()
+        .get(NAME)
+        .await
+        .expect("it is held")
+        .status
+        .and_then(|status| status.phase);
+    assert_eq!(phase, Some(Phase::Deleting));
+    assert!(
+        stage.deployments().get_opt(NAME).await.expect("an answer").is_some(),
+        "its pods serve on"
+    );
+    stage
+        .apps()
+        .patch(NAME, &how, &hold(Value::Null))
+        .await
+        .expect("a release");
+    until("all of it goes", PATIENCE, || async {
+        let left = stage.names::<Pod>().await;
+        left.is_empty().then_some(()).ok_or_else(|| left.join(", "))
+    })
+    .await
+    .expect("nothing left");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,15 +21,21 @@ fn trial_pods(world: &World) -> Option<i64> {
         .and_then(|found| found["spec"]["replicas"].as_i64())
 }
 
-/// A trial in its second step.
-fn second_step() -> World {
+/// A trial in its first step, whose pod serves.
+fn first_step() -> World {
     let mut world = canary(10);
     world.edit(|spec| spec.image = "nginx:1.26".to_string());
+    for _ in 0..2 {
+        world.settle();
+        world.pods_become_available();
+    }
     world.settle();
-    world.pods_become_available();
-    world.settle();
-    world.pods_become_available();
-    world.settle();
+    world
+}
+
+/// A trial in its second step.
+fn second_step() -> World {
+    let mut world = first_step();
     world.pass(60);
     world.settle();
     assert_eq!(trial_pods(&world), Some(5));
@@ -100,13 +106,7 @@ fn a_step_whose_further_pods_do_not_start_fails_in_time() {
 
 #[test]
 fn trial_pods_that_turn_unready_in_a_pause_and_stay_so_condemn_the_version() {
-    let mut world = canary(10);
-    world.edit(|spec| spec.image = "nginx:1.26".to_string());
-    world.settle();
-    world.pods_become_available();
-    world.settle();
-    world.pods_become_available();
-    world.settle();
+    let mut world = first_step();
     world.pass(30);
     world.pods_available(0);
     world.settle();
