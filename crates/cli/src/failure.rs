@@ -59,7 +59,7 @@ impl fmt::Display for Hinted {
 
 /// The causes of an error on one line. Of an answer of the API server what it says to people is enough: the client would
 /// print all the rest of it too.
-fn told(error: &anyhow::Error) -> String {
+pub fn told(error: &anyhow::Error) -> String {
     let mut parts = Vec::new();
     for cause in error.chain() {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {

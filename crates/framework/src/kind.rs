@@ -12,6 +12,26 @@ use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
 
+/// The groups that every Kubernetes serves by itself, of those whose names have a dot.
+const BUILT_IN: [&str; 16] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+];
+
 /// Anything that the cache can hold: it has metadata and comes from JSON.
 pub trait Object: Resource + DeserializeOwned + Send + Sync + 'static {}
 impl<K: Resource + DeserializeOwned + Send + Sync + 'static> Object for K {}
@@ -119,9 +139,10 @@ impl Kind {
     }
 
     /// Whether a server that has it may come to lose it. Kubernetes' own kinds stay: a "not found" for one of them comes
-    /// from something on the way, and says nothing about its objects.
+    /// from something on the way, and says nothing about its objects. The ending of a group does not tell: Gateways and
+    /// snapshots are custom kinds of groups that end in `.k8s.io`.
     pub(crate) fn may_go(&self) -> bool {
-        self.group.contains('.') && !self.group.ends_with(".k8s.io")
+        self.group.contains('.') && !BUILT_IN.contains(&&*self.group)
     }
 
     /// The path of the collection: of a namespace, or of all of them.
@@ -164,3 +185,25 @@ impl serde::Serialize for Kind {
 
 /// Only the metadata of an object of any kind: what a garbage collector needs.
 pub type Metadata = kube::core::PartialObjectMeta<DynamicObject>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_definitions_may_go_whatever_their_group_ends_in() {
+        let of = |group: &'static str| Kind {
+            group: group.into(),
+            version: "v1".into(),
+            kind: "Thing".into(),
+            plural: "things".into(),
+            scope: Scope::Namespaced,
+        };
+        for stays in ["", "apps", "batch", "networking.k8s.io", "rbac.authorization.k8s.io"] {
+            assert!(!of(stays).may_go(), "{stays}");
+        }
+        for goes in ["stead.dev", "gateway.networking.k8s.io", "snapshot.storage.k8s.io"] {
+            assert!(of(goes).may_go(), "{goes}");
+        }
+    }
+}

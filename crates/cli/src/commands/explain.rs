@@ -6,11 +6,12 @@
 mod ask;
 mod render;
 
+use crate::commands::output::Format;
 use crate::commands::{connection, operator};
-use crate::failure::Hint;
-use crate::terminal::{Line, say, tell};
+use crate::failure::{Hint, told};
+use crate::terminal::{Line, tell};
 use anyhow::{Context, Result, anyhow};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::Value;
 use std::net::SocketAddr;
 
@@ -37,15 +38,8 @@ pub struct Arguments {
     #[arg(long, value_name = "NS", default_value = "stead-system")]
     operator_namespace: String,
     /// How to print it
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
-    Yaml,
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -66,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             ))
             .hint("check the kind, the name and -n; an operator that has just started has forgotten what was before");
         }
-        print(arguments.output, &known)
+        arguments.output.print(&known, || vec![render::people(&known)])
     })
 }
 
@@ -102,7 +96,12 @@ async fn answer(arguments: &Arguments, question: &ask::Question<'_>) -> Result<V
     let usual: SocketAddr = operator::PROBES.parse().context("the usual address is one")?;
     let answer = ask::at(usual, question)
         .await
-        .with_context(|| format!("no operator answers in the cluster ({absent:#}), and none at {usual}"))
+        .with_context(|| {
+            format!(
+                "no operator answers in the cluster ({}), and none at {usual}",
+                told(&absent)
+            )
+        })
         .hint("--operator HOST:PORT names the address of its probes; --operator-namespace where its pods are")?;
     if is_of_another_cluster(&answer, question).await {
         return Err(anyhow!("the operator at {usual} looks after another cluster"))
@@ -133,14 +132,4 @@ async fn is_of_another_cluster(answer: &[Value], question: &ask::Question<'_>) -
 async fn in_cluster(arguments: &Arguments, question: &ask::Question<'_>) -> Result<Vec<Value>> {
     let client = connection::client(connection::configuration().await?)?;
     ask::leader(client, &arguments.operator_namespace, question).await
-}
-
-fn print(output: Output, known: &[Value]) -> Result<()> {
-    let text = match output {
-        Output::Table => render::people(known),
-        Output::Json => serde_json::to_string_pretty(known).context("cannot print")?,
-        Output::Yaml => serde_saphyr::to_string(&known).context("cannot print")?,
-    };
-    say(text.trim_end())?;
-    Ok(())
 }

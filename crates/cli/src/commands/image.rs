@@ -1,11 +1,13 @@
 //! `stead image`: images that containers of process nodes run in, from archives and registries.
 
 use super::connection;
+use super::output::Format;
 use crate::failure::Hint;
 use crate::places;
 use crate::terminal::say;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use std::path::PathBuf;
 use stead_cluster::node::process::images::registry::Keys;
 use stead_cluster::node::process::images::store::Store;
@@ -36,7 +38,11 @@ enum Command {
         image: String,
     },
     /// The names of the images that are there
-    List,
+    List {
+        /// How to print them
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Format,
+    },
 }
 
 pub fn run(arguments: Arguments) -> Result<()> {
@@ -60,11 +66,28 @@ pub fn run(arguments: Arguments) -> Result<()> {
             })?;
             say(&format!("pulled {image}"))?;
         }
-        Command::List => {
-            for (name, digest) in images.names() {
-                say(&format!("{name} {digest}"))?;
-            }
+        Command::List { output } => {
+            let there: Vec<Image> = images
+                .names()
+                .into_iter()
+                .map(|(name, digest)| Image { name, digest })
+                .collect();
+            output.print(&there, || table(&there))?;
         }
     }
     Ok(())
+}
+
+/// An image that is there, as programs read it.
+#[derive(Serialize)]
+struct Image {
+    name: String,
+    digest: String,
+}
+
+fn table(images: &[Image]) -> Vec<String> {
+    let width = images.iter().map(|image| image.name.len()).max().unwrap_or_default();
+    let row = |name: &str, digest: &str| format!("{name:<width$}   {digest}", width = width.max("NAME".len()));
+    let rows = images.iter().map(|image| row(&image.name, &image.digest));
+    std::iter::once(row("NAME", "DIGEST")).chain(rows).collect()
 }

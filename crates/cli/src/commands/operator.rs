@@ -6,7 +6,7 @@
 mod lookout;
 
 use crate::commands::connection;
-use crate::failure::Hint;
+use crate::failure::{Hint, misuse};
 use crate::terminal::{Line, tell};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -90,7 +90,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         said.metrics_bind_address.is_some(),
         said.health_probe_bind_address.is_some(),
     );
-    let settings = Configuration::new(said, &namespace).hint("`stead operator --help` shows what is possible")?;
+    let settings = Configuration::new(said, &namespace)
+        .or_else(|error| misuse(error.to_string(), "`stead operator --help` shows what is possible"))?;
     let exporter = start_logging(settings.log_format)?;
     let addresses = Addresses {
         metrics: match metrics_said {

@@ -171,8 +171,13 @@ fn a_loaded_image_runs_in_a_root_of_its_own() {
     let made = tempfile::tempdir().expect("a directory");
     let told = succeeded(command(&binary, place.path()).args(["image", "load", &archive(made.path())]));
     assert_eq!(told, "loaded example.com/team/shell:1\n");
+    let listed = succeeded(command(&binary, place.path()).args(["image", "list", "-o", "json"]));
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON for programs");
+    assert_eq!(listed[0]["name"], "example.com/team/shell:1");
     assert!(
-        succeeded(command(&binary, place.path()).args(["image", "list"])).contains("example.com/team/shell:1 sha256:")
+        listed[0]["digest"]
+            .as_str()
+            .is_some_and(|digest| digest.starts_with("sha256:"))
     );
     let Some(up) = Up::whole_in(place, &["--ephemeral"]) else {
         return;

@@ -4,7 +4,7 @@
 //! is told as one event from a certain number on, and nobody speaks of one object more often than now and then: the
 //! numbers are those of Kubernetes' own clients.
 
-use super::Identity;
+use super::{Identity, shorten};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -87,7 +87,8 @@ impl Correlator {
             alike.notes.push(own);
             return identity;
         }
-        let first = || format!("{COMBINED}{}", identity.note).into();
+        // With what stands before it, a note that was just short enough would be refused.
+        let first = || shorten(&format!("{COMBINED}{}", identity.note)).into();
         let note = alike.combined.get_or_insert_with(first).to_string();
         Identity { note, ..identity }
     }
@@ -167,6 +168,18 @@ mod tests {
             assert_eq!(say(count).as_deref(), Some(combined), "{count}");
         }
         assert_eq!(say(26), None, "nobody wants to know that exactly");
+    }
+
+    #[test]
+    fn what_is_told_together_is_no_longer_than_the_server_takes() {
+        let mut correlator = Correlator::default();
+        let long = "x".repeat(crate::events::LONGEST_NOTE - 2);
+        let said =
+            (10..30).filter_map(|count| note(correlator.judge(news("web", &format!("{count}{long}")), minute(0))));
+        assert!(
+            said.map(|note| note.len())
+                .all(|length| length <= crate::events::LONGEST_NOTE)
+        );
     }
 
     #[test]
