@@ -42,6 +42,13 @@ impl Environment {
         uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
     }
 
+    /// One of so many.
+    pub fn below(&self, count: usize) -> usize {
+        let mut bytes = [0; 8];
+        self.entropy.fill(&mut bytes);
+        usize::from_le_bytes(bytes) % count.max(1)
+    }
+
     /// Five characters for `generateName`, from the alphabet that Kubernetes uses: no vowels, nothing that
     /// is mistaken for another.
     pub fn name_suffix(&self) -> String {

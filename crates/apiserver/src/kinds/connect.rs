@@ -269,6 +269,7 @@ async fn endpoint(call: &Call, name: &str, port: &str) -> Result<(String, u16)> 
         .to_string();
     let prefix = Prefix::namespace("discovery.k8s.io/endpointslices", call.namespace());
     let page = call.shared.store.list(&prefix, ListAt::Any, Window::default()).await;
+    let mut ready = Vec::new();
     for record in page.map_err(|error| call.store_error(error, name))?.records {
         let slice = record.value();
         if slice["metadata"]["labels"]["kubernetes.io/service-name"] != name {
@@ -278,16 +279,17 @@ async fn endpoint(call: &Call, name: &str, port: &str) -> Result<(String, u16)> 
         let port = ports
             .filter(|known| known["name"].as_str().unwrap_or_default() == port_name)
             .find_map(|known| u16::try_from(known["port"].as_u64()?).ok());
-        let ready = slice["endpoints"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|endpoint| endpoint["conditions"]["ready"] != false && endpoint["addresses"][0].is_string());
-        if let (Some(port), Some(ready)) = (port, ready) {
-            return Ok((ready["addresses"][0].as_str().unwrap_or_default().to_string(), port));
-        }
+        let Some(port) = port else { continue };
+        let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+        let endpoints = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] != false);
+        let addresses = endpoints.filter_map(|endpoint| endpoint["addresses"][0].as_str());
+        ready.extend(addresses.map(|address| (address.to_string(), port)));
     }
-    Err(unavailable())
+    // Any of them, as Kubernetes does it: whoever asks through here must not see one pod alone.
+    match ready.is_empty() {
+        true => Err(unavailable()),
+        false => Ok(ready.swap_remove(call.shared.environment.below(ready.len()))),
+    }
 }
 
 /// Sends a request to the kubelet of a node.
