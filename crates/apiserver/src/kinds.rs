@@ -200,7 +200,7 @@ pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Res
     drop_disabled(&call.resource, object);
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_update(object, old, &call.path.subresource),
-        ("", "services") => service::prepare_update(object, old),
+        ("", "services") if call.path.subresource.is_empty() => service::prepare_update(object, old),
         ("apps", "daemonsets") => daemon_set::prepare_update(object, old),
         ("", "pods") => pod::keep_priority(object, old),
         (custom::GROUP, custom::PLURAL) => custom::prepare_update(call, object),

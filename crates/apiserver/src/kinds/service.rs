@@ -67,8 +67,8 @@ pub async fn begin_update(call: &Call, service: &mut Value, old: &Value, commit:
     let had = kind(old) != "ExternalName" && !is_headless(old);
     let needs = kind(service) != "ExternalName" && !is_headless(service);
     let outcome = async {
+        families(service);
         if needs && !had {
-            families(service);
             address::take(call, service, commit, &mut allocation).await?;
         }
         ports::take(call, service, Some(old), commit, &mut allocation).await
@@ -112,8 +112,19 @@ pub fn prepare_update(service: &mut Value, old: &Value) {
             }
         }
     }
-    drop_traffic_policies(service, old);
+    narrow_families(service, old);
     ports::keep(service, old);
+    drop_of_type(service, old);
+}
+
+/// Who asks for one family and leaves the list of families as it is wants the first of them.
+fn narrow_families(service: &mut Value, old: &Value) {
+    if service["spec"]["ipFamilyPolicy"] == "SingleStack"
+        && service["spec"]["ipFamilies"] == old["spec"]["ipFamilies"]
+        && let Some(Value::Array(families)) = service.pointer_mut("/spec/ipFamilies")
+    {
+        families.truncate(1);
+    }
 }
 
 /// Whether traffic from outside the cluster can reach a service.
@@ -128,23 +139,34 @@ fn is_reached_from_outside(service: &Value) -> bool {
     }
 }
 
-/// Policies that a service loses with its type, unless the update sets them anew.
-fn drop_traffic_policies(service: &mut Value, old: &Value) {
+/// Whether a load balancer asks each node for the health of the pods that it has.
+fn is_checked_on_nodes(service: &Value) -> bool {
+    kind(service) == "LoadBalancer" && service["spec"]["externalTrafficPolicy"] == "Local"
+}
+
+/// What a service loses with its type or policy, unless the update sets it anew: then validation refuses it.
+fn drop_of_type(service: &mut Value, old: &Value) {
     let same = |field: &str| service["spec"].get(field) == old["spec"].get(field);
+    let lost = |has: fn(&Value) -> bool| has(old) && !has(service);
+    let balanced: fn(&Value) -> bool = |service| kind(service) == "LoadBalancer";
     let mut dropped = Vec::new();
-    if is_reached_from_outside(old) && !is_reached_from_outside(service) && same("externalTrafficPolicy") {
-        dropped.push("externalTrafficPolicy");
+    for (field, lost) in [
+        ("externalTrafficPolicy", lost(is_reached_from_outside)),
+        ("healthCheckNodePort", lost(is_checked_on_nodes)),
+        ("allocateLoadBalancerNodePorts", lost(balanced)),
+        ("loadBalancerClass", lost(balanced)),
+    ] {
+        if lost && same(field) {
+            dropped.push(field);
+        }
     }
-    if kind(old) == "LoadBalancer" && kind(service) != "LoadBalancer" {
-        dropped.extend(
-            ["healthCheckNodePort", "allocateLoadBalancerNodePorts"]
-                .into_iter()
-                .filter(|field| same(field)),
-        );
-    }
+    let balanced = balanced(service);
     let spec = object::map_mut(service, "spec");
     for field in dropped {
         spec.remove(field);
+    }
+    if !balanced && let Some(status) = service.pointer_mut("/status/loadBalancer") {
+        *status = json!({});
     }
 }
 
@@ -194,11 +216,18 @@ fn families(service: &mut Value) {
     };
     let spec = object::map_mut(service, "spec");
     let policy = spec.entry("ipFamilyPolicy").or_insert_with(|| policy.into()).clone();
-    let families = match unselected && policy != "SingleStack" {
-        true => json!(["IPv4", "IPv6"]),
-        false => json!(["IPv4"]),
-    };
-    spec.entry("ipFamilies").or_insert(families);
+    let families = spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
+    if unselected
+        && policy != "SingleStack"
+        && let Value::Array(families) = families
+        && families.len() == 1
+    {
+        let other = match families[0] == "IPv4" {
+            true => "IPv6",
+            false => "IPv4",
+        };
+        families.push(other.into());
+    }
 }
 
 fn addresses(service: &Value) -> Vec<String> {

@@ -37,7 +37,7 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
                 errors.invalid(&field, "field is immutable, except for updating from beta label to GA");
             }
         }
-        ("", "services") => service(&spec, &old_spec, errors),
+        ("", "services") => super::services::change(&spec, &old_spec, errors),
         ("", "configmaps") => sealed(&new, &old, &["data", "binaryData"], errors),
         ("", "secrets") => {
             fixed(&new, &old, &["type"], errors);
@@ -275,19 +275,6 @@ fn volume_mode(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
             path: "volumeMode".to_string(),
         };
         errors.invalid(&field, IMMUTABLE);
-    }
-}
-
-fn service(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
-    let allocated = |spec: &Field<'_>| spec.at("type").text() != "ExternalName";
-    let (ips, before) = (new.at("clusterIPs"), old.at("clusterIPs"));
-    let set = |field: &Field<'_>| field.value[0].as_str().is_some_and(|ip| !ip.is_empty());
-    if allocated(new) && allocated(old) && set(&before) && ips.value[0] != before.value[0] {
-        let first = Field {
-            value: ips.value,
-            path: format!("{}[0]", ips.path),
-        };
-        errors.invalid(&first, "may not change once set");
     }
 }
 

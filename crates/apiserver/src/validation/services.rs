@@ -90,7 +90,12 @@ fn balanced(spec: &Field<'_>, errors: &mut Errors) {
         errors.forbidden(&ranges, WHY);
     }
     for range in ranges.items() {
-        errors.cidr(&range);
+        // They were the words of an annotation once, where space between them did no harm.
+        let trimmed = serde_json::Value::from(range.text().trim());
+        errors.cidr(&Field {
+            value: &trimmed,
+            path: range.path,
+        });
     }
     let check = spec.at("healthCheckNodePort");
     let local = spec.at("externalTrafficPolicy").text() == "Local";
@@ -107,17 +112,30 @@ fn families(spec: &Field<'_>, errors: &mut Errors) {
         let why = "must be empty when `clusterIP` is not specified";
         errors.invalid(&spec.at("clusterIPs"), why);
     }
+    // Nothing is allocated for a service that has neither an address nor pods of its own, so it may name families that
+    // the cluster lacks, and is given both when it names none.
+    let unselected = spec.at("clusterIP").text() == "None" && spec.at("selector").is_empty();
+    let single = match policy.text() {
+        "" => !unselected,
+        text => text == "SingleStack",
+    };
+    let several = single && families.items().count() == 2;
+    if several {
+        let why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
+        errors.invalid_value(&policy, "SingleStack", why);
+    }
+    let judged = !unselected && !several;
     let mut seen = BTreeSet::new();
     for family in families.items() {
         errors.one_of(&family, &["IPv4", "IPv6"]);
         if !seen.insert(family.text()) {
             errors.duplicate(&family);
-        } else if family.text() == "IPv6" {
+        } else if judged && family.text() == "IPv6" {
             errors.invalid(&family, "not configured on this cluster");
         }
     }
     errors.one_of_if_set(&policy, &["PreferDualStack", "RequireDualStack", "SingleStack"]);
-    if policy.text() == "RequireDualStack" {
+    if judged && policy.text() == "RequireDualStack" {
         errors.invalid(&policy, "this cluster is not configured for dual-stack services");
     }
 }
@@ -162,6 +180,40 @@ fn service_ports(ports: &Field<'_>, kind: &str, errors: &mut Errors) {
             } else if !used.insert((node.number(), protocol)) {
                 errors.duplicate(&node);
             }
+        }
+    }
+}
+
+/// What an update of a service may not change.
+pub fn change(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let allocated = |spec: &Field<'_>| spec.at("type").text() != "ExternalName";
+    let (ips, before) = (new.at("clusterIPs"), old.at("clusterIPs"));
+    let set = |field: &Field<'_>| field.value[0].as_str().is_some_and(|ip| !ip.is_empty());
+    if allocated(new) && allocated(old) && set(&before) && ips.value[0] != before.value[0] {
+        let first = Field {
+            value: ips.value,
+            path: format!("{}[0]", ips.path),
+        };
+        errors.invalid(&first, "may not change once set");
+    }
+    let (families, known) = (new.at("ipFamilies"), old.at("ipFamilies"));
+    let fewer = !families.is_empty() && families.items().count() < known.items().count();
+    if allocated(new) && fewer && new.at("ipFamilyPolicy").text() != "SingleStack" {
+        errors.invalid(
+            &new.at("ipFamilyPolicy"),
+            "must be 'SingleStack' to release the secondary IP family",
+        );
+    }
+    let balanced = |spec: &Field<'_>| spec.at("type").text() == "LoadBalancer";
+    if balanced(new) && balanced(old) {
+        let class = new.at("loadBalancerClass");
+        if class.value != old.at("loadBalancerClass").value {
+            errors.invalid(&class, "may not change once set");
+        }
+        let checked = |spec: &Field<'_>| spec.at("externalTrafficPolicy").text() == "Local";
+        let port = new.at("healthCheckNodePort");
+        if checked(new) && checked(old) && port.number() != old.at("healthCheckNodePort").number() {
+            errors.forbidden(&port, "field is immutable");
         }
     }
 }

@@ -64,6 +64,127 @@ async fn node_ports_are_given_kept_and_taken_away() {
     api.post(SERVICES, twin).await.ok();
 }
 
+fn ports(all: &[(i64, &str, i64)]) -> Value {
+    let port = |(number, protocol, node): &(i64, &str, i64)| {
+        let mut port = json!({"name": format!("{protocol}-{number}").to_lowercase(), "port": number,
+            "protocol": protocol});
+        if *node != 0 {
+            port["nodePort"] = (*node).into();
+        }
+        port
+    };
+    all.iter().map(port).collect()
+}
+
+#[tokio::test]
+async fn both_protocols_of_a_port_share_one_node_port() {
+    let api = Api::start().await;
+    let with = |name: &str, all: &[(i64, &str, i64)]| {
+        let mut made = service(name, json!({"type": "NodePort", "selector": {"app": "a"}}));
+        made["spec"]["ports"] = ports(all);
+        made
+    };
+    let numbers = |made: &Value| -> Vec<i64> {
+        let ports = made["spec"]["ports"].as_array().unwrap().iter();
+        ports.map(|port| port["nodePort"].as_i64().unwrap()).collect()
+    };
+    let unsaid = api
+        .post(SERVICES, with("dns", &[(53, "UDP", 0), (53, "TCP", 0)]))
+        .await
+        .ok();
+    let given = numbers(&unsaid);
+    assert_eq!(given[0], given[1]);
+    let said = with("said", &[(53, "UDP", 30053), (53, "TCP", 30053), (80, "TCP", 30080)]);
+    assert_eq!(numbers(&api.post(SERVICES, said).await.ok()), [30053, 30053, 30080]);
+    let half = with("half", &[(54, "UDP", 0), (54, "TCP", 30054)]);
+    assert_eq!(numbers(&api.post(SERVICES, half).await.ok()), [30054, 30054]);
+    let apart = with("apart", &[(55, "UDP", 30055), (56, "TCP", 30055)]);
+    api.post(SERVICES, apart).await.fails(
+        422,
+        "Invalid",
+        "Service \"apart\" is invalid: spec.ports[1].nodePort: Invalid value: 30055: provided port is already allocated",
+    );
+    let path = format!("{SERVICES}/said");
+    let moved = ports(&[(53, "UDP", 30153), (53, "TCP", 30153), (80, "TCP", 0)]);
+    let moved = api.merge(&path, json!({"spec": {"ports": moved}})).await.ok();
+    assert_eq!(numbers(&moved), [30153, 30153, 30080]);
+}
+
+#[tokio::test]
+async fn a_service_without_address_and_pods_can_be_updated_and_choose_its_families() {
+    let api = Api::start().await;
+    let created = api
+        .post(SERVICES, service("a", json!({"clusterIP": "None"})))
+        .await
+        .ok();
+    assert_eq!(created["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
+    assert_eq!(created["spec"]["ipFamilyPolicy"], "RequireDualStack");
+    let path = format!("{SERVICES}/a");
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    api.merge(&path, labelled).await.ok();
+    api.merge(&path, json!({"spec": {"ipFamilies": ["IPv6"]}})).await.fails(
+        422,
+        "Invalid",
+        "Service \"a\" is invalid: spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": must be 'SingleStack' to release the secondary IP family",
+    );
+    let single = api
+        .merge(&path, json!({"spec": {"ipFamilyPolicy": "SingleStack"}}))
+        .await
+        .ok();
+    assert_eq!(single["spec"]["ipFamilies"], json!(["IPv4"]));
+    let sixth = json!({"clusterIP": "None", "ipFamilies": ["IPv6"]});
+    let sixth = api.post(SERVICES, service("b", sixth)).await.ok();
+    assert_eq!(sixth["spec"]["ipFamilies"], json!(["IPv6", "IPv4"]));
+    let selecting = json!({"spec": {"selector": {"a": "b"}}});
+    let refused = api.merge(&format!("{SERVICES}/b"), selecting).await;
+    assert_eq!(refused.code, 422, "{}", refused.json());
+}
+
+#[tokio::test]
+async fn a_load_balancer_loses_what_its_type_or_policy_gave_it() {
+    let api = Api::start().await;
+    let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerClass": "example.com/b",
+        "loadBalancerSourceRanges": [" 10.0.0.0/8 "], "selector": {"app": "a"}});
+    let path = format!("{SERVICES}/a");
+    let created = api.post(SERVICES, service("a", spec.clone())).await.ok();
+    let checked = created["spec"]["healthCheckNodePort"].clone();
+    assert!(checked.is_i64(), "{created}");
+    let kept = api.put(&path, service("a", spec.clone())).await.ok();
+    assert_eq!(kept["spec"]["healthCheckNodePort"], checked);
+    api.merge(&path, json!({"spec": {"healthCheckNodePort": 31999}}))
+        .await
+        .fails(
+            422,
+            "Invalid",
+            "Service \"a\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable",
+        );
+    let mut twin = service("b", spec);
+    twin["spec"]["healthCheckNodePort"] = checked.clone();
+    let twin = api.post(SERVICES, twin).await;
+    assert_eq!(twin.code, 500, "{}", twin.json());
+    let ingress = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+    api.merge(&format!("{path}/status"), ingress).await.ok();
+    let wide = api
+        .merge(&path, json!({"spec": {"externalTrafficPolicy": "Cluster"}}))
+        .await
+        .ok();
+    assert!(wide["spec"].get("healthCheckNodePort").is_none(), "{wide}");
+    api.merge(&path, json!({"spec": {"externalTrafficPolicy": "Local"}}))
+        .await
+        .ok();
+    let patch = json!({"spec": {"type": "ClusterIP", "loadBalancerSourceRanges": null}});
+    let plain = api.merge(&path, patch).await.ok();
+    for field in [
+        "healthCheckNodePort",
+        "loadBalancerClass",
+        "externalTrafficPolicy",
+        "allocateLoadBalancerNodePorts",
+    ] {
+        assert!(plain["spec"].get(field).is_none(), "{field}: {plain}");
+    }
+    assert_eq!(plain["status"]["loadBalancer"], json!({}));
+}
+
 #[tokio::test]
 async fn headless_services_have_no_address() {
     let api = Api::start().await;
