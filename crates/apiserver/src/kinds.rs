@@ -63,7 +63,7 @@ pub fn default(resource: &Resource, object: &mut Value) {
 
 /// What a claim begins with is named in an old and in a new field; each fills in the other. The old one knows
 /// only claims and snapshots, and is ignored with anything else.
-fn one_source(claim: &mut Value) {
+pub fn one_source(claim: &mut Value) {
     let elsewhere = |reference: &Value| reference["namespace"].as_str().is_some_and(|name| !name.is_empty());
     if elsewhere(&claim["spec"]["dataSourceRef"]) {
         drop_fields(claim, &["dataSourceRef"]);

@@ -54,9 +54,13 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
 pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if matches!(resource.origin, Origin::BuiltIn) {
-        // A class is fixed but for its words, so nothing in it needs a second look.
-        if resource.plural != "priorityclasses" {
-            object_errors(resource, Field::root(object), &mut errors);
+        match (resource.group.as_str(), resource.plural.as_str()) {
+            // A class is fixed but for its words, so nothing in it needs a second look.
+            ("scheduling.k8s.io", "priorityclasses") => {}
+            ("apps", "statefulsets") => {
+                workloads::changed_stateful_set(&Field::root(object), &Field::root(old), &mut errors);
+            }
+            _ => object_errors(resource, Field::root(object), &mut errors),
         }
         changes::check(resource, Field::root(object), Field::root(old), &mut errors);
     }

@@ -6,6 +6,7 @@ use crate::error::{ApiError, Result};
 use crate::verbs::Call;
 use crate::verbs::object;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use stead_machinery::quantity::Quantity;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -59,16 +60,16 @@ fn apply_defaults(range: &Value, pod: &mut Value) {
 /// Defaults, and what stands in for those that a range does not name. Kubernetes fills these in when a range is
 /// written; a range may have been written without.
 fn with_fallback(defaults: &Value, others: &[&Value]) -> Vec<(String, Value)> {
-    let mut found: Vec<(String, Value)> = Vec::new();
+    let mut found: BTreeMap<&String, &Value> = BTreeMap::new();
     for map in std::iter::once(defaults).chain(others.iter().copied()) {
         for (resource, value) in map.as_object().into_iter().flatten() {
-            if !found.iter().any(|(known, _)| known == resource) {
-                found.push((resource.clone(), value.clone()));
-            }
+            found.entry(resource).or_insert(value);
         }
     }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
     found
+        .into_iter()
+        .map(|(resource, value)| (resource.clone(), value.clone()))
+        .collect()
 }
 
 /// Sets what is missing and tells its names.

@@ -4,6 +4,7 @@ use super::check::{Errors, Field};
 use super::storage::volume_source;
 use crate::catalogue::Resource;
 use serde_json::Value;
+use std::collections::HashSet;
 use stead_machinery::quantity::Quantity;
 
 const IMMUTABLE: &str = "field is immutable";
@@ -94,10 +95,10 @@ pub fn check(resource: &Resource, new: Field<'_>, old: Field<'_>, errors: &mut E
 
 /// The addresses of a node are told once each.
 pub fn addresses(node: &Field<'_>, errors: &mut Errors) {
-    let all: Vec<Field<'_>> = node.at("status").at("addresses").items().collect();
-    for (at, address) in all.iter().enumerate() {
-        if all[..at].iter().any(|other| other.value == address.value) {
-            errors.duplicate(address);
+    let mut seen = HashSet::new();
+    for address in node.at("status").at("addresses").items() {
+        if !seen.insert(address.value) {
+            errors.duplicate(&address);
         }
     }
 }
@@ -230,6 +231,13 @@ fn requested<'a>(spec: &Field<'a>) -> Field<'a> {
 }
 
 fn claim(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    // One that was stored when there was a single field for what it begins with is no other claim for that.
+    let mut filled = old.value.clone();
+    crate::kinds::one_source(&mut filled);
+    let old = &Field {
+        value: &filled,
+        path: old.path.clone(),
+    };
     let (spec, old_spec) = (new.at("spec"), old.at("spec"));
     let mut free = Vec::new();
     if old_spec.at("volumeName").is_empty() {
@@ -317,12 +325,11 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
         (None, Some(_)) => errors.invalid(&deadline, "must not update from a positive integer to nil value"),
         _ => {}
     }
-    let added = old.at("tolerations").items().all(|known| {
-        let same =
-            |other: &Field<'_>| without(other, &["tolerationSeconds"]) == without(&known, &["tolerationSeconds"]);
-        new.at("tolerations").items().any(|other| same(&other))
-    });
-    if !added {
+    let tolerated = |spec: &Field<'_>| -> HashSet<Value> {
+        let list = spec.at("tolerations");
+        list.items().map(|one| without(&one, &["tolerationSeconds"])).collect()
+    };
+    if !tolerated(old).is_subset(&tolerated(new)) {
         errors.forbidden(
             &new.at("tolerations"),
             "existing toleration can not be modified except its tolerationSeconds",
@@ -362,8 +369,9 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
              `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
         );
     }
+    let gates: HashSet<&Value> = old.at("schedulingGates").items().map(|gate| gate.value).collect();
     for gate in new.at("schedulingGates").items() {
-        if !old.at("schedulingGates").items().any(|known| known.value == gate.value) {
+        if !gates.contains(gate.value) {
             let name = gate.at("name");
             let why = format!(
                 "only deletion is allowed, but found new scheduling gate '{}'",

@@ -252,14 +252,21 @@ fn host_ports<'a>(containers: impl Iterator<Item = Field<'a>>, errors: &mut Erro
 }
 
 /// What a container has at one place cannot be in another as well.
-fn elsewhere(field: &Field<'_>, others: &Field<'_>, name: &str, words: &str, errors: &mut Errors) {
-    if others.items().any(|other| other.at(name).text() == field.text()) {
+fn elsewhere(field: &Field<'_>, others: &BTreeSet<&str>, words: &str, errors: &mut Errors) {
+    if others.contains(field.text()) {
         errors.invalid(field, format!("must not already exist {words}"));
     }
 }
 
+/// The texts that the items of a list have in one field. Gathered once: a list can be as long as a request.
+fn texts<'a>(list: &Field<'a>, name: &str) -> BTreeSet<&'a str> {
+    let items = list.value.as_array().into_iter().flatten();
+    items.map(|item| item[name].as_str().unwrap_or_default()).collect()
+}
+
 fn mounts(container: &Field<'_>, volumes: &Volumes, errors: &mut Errors) {
     let (list, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
+    let (device_names, device_paths) = (texts(&devices, "name"), texts(&devices, "devicePath"));
     let mut paths = BTreeSet::new();
     for mount in list.items() {
         let (name, path) = (mount.at("name"), mount.at("mountPath"));
@@ -275,8 +282,8 @@ fn mounts(container: &Field<'_>, volumes: &Volumes, errors: &mut Errors) {
         if !paths.insert(path.text()) {
             errors.invalid_value(&path, path.text(), "must be unique");
         }
-        elsewhere(&name, &devices, "name", "in volumeDevices", errors);
-        elsewhere(&path, &devices, "devicePath", "as a path in volumeDevices", errors);
+        elsewhere(&name, &device_names, "in volumeDevices", errors);
+        elsewhere(&path, &device_paths, "as a path in volumeDevices", errors);
         // Kubernetes names the list in these.
         let of_list = |name: &str| Field {
             value: mount.at(name).value,
@@ -321,6 +328,7 @@ fn read_only(mode: &Field<'_>, mount: &Field<'_>, errors: &mut Errors) {
 
 fn devices(container: &Field<'_>, volumes: &Volumes, errors: &mut Errors) {
     let mounts = container.at("volumeMounts");
+    let (mount_names, mount_paths) = (texts(&mounts, "name"), texts(&mounts, "mountPath"));
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
     for device in container.at("volumeDevices").items() {
         let (name, path) = (device.at("name"), device.at("devicePath"));
@@ -345,7 +353,7 @@ fn devices(container: &Field<'_>, volumes: &Volumes, errors: &mut Errors) {
         } else if !paths.insert(path.text()) {
             errors.invalid_value(&path, path.text(), "must be unique");
         }
-        elsewhere(&name, &mounts, "name", "in volumeMounts", errors);
-        elsewhere(&path, &mounts, "mountPath", "as a path in volumeMounts", errors);
+        elsewhere(&name, &mount_names, "in volumeMounts", errors);
+        elsewhere(&path, &mount_paths, "as a path in volumeMounts", errors);
     }
 }

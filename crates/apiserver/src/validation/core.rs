@@ -2,6 +2,7 @@
 
 use super::check::{Errors, Field};
 use super::resources;
+use std::collections::BTreeSet;
 use stead_machinery::names;
 
 /// Bytes that all values of a ConfigMap or Secret have together.
@@ -112,16 +113,13 @@ pub fn node(node: &Field<'_>, errors: &mut Errors) {
         value: node.at("spec").at("taints").value,
         path: "metadata.taints".to_string(),
     };
-    let all: Vec<Field<'_>> = taints.items().collect();
-    for (index, taint) in all.iter().enumerate() {
-        let same = |other: &Field<'_>| {
-            other.value["key"] == taint.value["key"] && other.value["effect"] == taint.value["effect"]
-        };
-        if all[..index].iter().any(same) {
-            errors.duplicate_because(taint, "taints must be unique by key and effect pair");
+    let mut seen = BTreeSet::new();
+    for taint in taints.items() {
+        if !seen.insert((taint.at("key").text(), taint.at("effect").text())) {
+            errors.duplicate_because(&taint, "taints must be unique by key and effect pair");
         }
     }
-    for taint in all {
+    for taint in taints.items() {
         let (key, effect) = (taint.at("key"), taint.at("effect"));
         for complaint in names::qualified_name(key.text()) {
             errors.invalid_value(&key, key.text(), complaint);

@@ -227,6 +227,7 @@ pub fn files(spec: &Field<'_>, errors: &mut Errors) {
         .filter(|volume| volume.at("emptyDir").is_set())
         .map(|volume| volume.at("name").text())
         .collect();
+    let known: BTreeSet<&str> = known.iter().map(|volume| volume.at("name").text()).collect();
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for container in spec.at(list).items() {
             for variable in container.at("env").items() {
@@ -235,7 +236,7 @@ pub fn files(spec: &Field<'_>, errors: &mut Errors) {
                 if !reference.is_set() || empty.contains(name.text()) {
                     continue;
                 }
-                match known.iter().any(|volume| volume.at("name").text() == name.text()) {
+                match known.contains(name.text()) {
                     true => errors.invalid(&name, "referenced volume must be of type emptyDir"),
                     false => errors.not_found(&name),
                 }

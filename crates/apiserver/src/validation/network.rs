@@ -176,19 +176,37 @@ fn ip_block(block: &Field<'_>, errors: &mut Errors) {
         let Some(inner) = parse_range(except.text()) else {
             continue;
         };
-        let within = inner.1 > outer.1 && (inner.0 >> (32 - outer.1)) == (outer.0 >> (32 - outer.1));
-        if !within && outer.1 > 0 {
+        if !inner.is_strictly_in(&outer) {
             errors.invalid(&except, "must be a strict subset of `cidr`");
         }
     }
 }
 
-/// Address and length of a range of IPv4 addresses.
-fn parse_range(text: &str) -> Option<(u32, u32)> {
-    let (ip, bits) = text.split_once('/')?;
-    let ip: std::net::Ipv4Addr = ip.parse().ok()?;
-    let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 32)?;
-    Some((ip.to_bits(), bits))
+/// A range of addresses of one family.
+struct Range {
+    /// How many bits an address of the family has.
+    bits: u32,
+    first: u128,
+    /// How many of them all addresses of the range have in common.
+    length: u32,
+}
+
+impl Range {
+    fn is_strictly_in(&self, outer: &Range) -> bool {
+        // The widest range has no bit in common, and a shift by all of them is none that the language has.
+        let prefix = |range: &Range| range.first.checked_shr(outer.bits - outer.length).unwrap_or(0);
+        self.bits == outer.bits && self.length > outer.length && prefix(self) == prefix(outer)
+    }
+}
+
+fn parse_range(text: &str) -> Option<Range> {
+    let (ip, length) = text.split_once('/')?;
+    let (bits, first) = match ip.parse().ok()? {
+        std::net::IpAddr::V4(ip) => (32, u128::from(ip.to_bits())),
+        std::net::IpAddr::V6(ip) => (128, ip.to_bits()),
+    };
+    let length = length.parse().ok().filter(|length| *length <= bits)?;
+    Some(Range { bits, first, length })
 }
 
 pub fn ingress_class(class: &Field<'_>, errors: &mut Errors) {

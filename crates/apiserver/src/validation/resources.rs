@@ -32,6 +32,9 @@ const STANDARD: [&str; 20] = [
     "services.loadbalancers",
 ];
 
+/// How many names of claims a refusal repeats.
+const MOST_SHOWN: usize = 64;
+
 /// Resources of which there are only whole ones.
 const COUNTED: [&str; 9] = [
     "pods",
@@ -208,7 +211,15 @@ fn is_multiple(name: &str, amount: &Quantity) -> bool {
 }
 
 fn used_claims(claims: &Field<'_>, known: &BTreeSet<&str>, errors: &mut Errors) {
-    let mut used = BTreeSet::new();
+    let (mut used, mut used_at_all) = (BTreeSet::new(), BTreeSet::new());
+    let which = match known.is_empty() {
+        true => " which is empty".to_string(),
+        // Every claim that is not there repeats them, and both lists can be as long as a request.
+        false => {
+            let shown: Vec<&str> = known.iter().copied().take(MOST_SHOWN).collect();
+            format!(": {}", shown.join(", "))
+        }
+    };
     for claim in claims.items() {
         let (name, request) = (claim.at("name").text(), claim.at("request"));
         if name.is_empty() {
@@ -221,16 +232,12 @@ fn used_claims(claims: &Field<'_>, known: &BTreeSet<&str>, errors: &mut Errors) 
         };
         errors.named_if_set(&request, names::dns1123_label);
         let whole = used.contains(&(name, ""));
-        let part = request.is_empty() && used.iter().any(|(other, _)| *other == name);
+        let part = request.is_empty() && used_at_all.contains(name);
+        used_at_all.insert(name);
         if whole || part || !used.insert((name, request.text())) {
             errors.duplicate(&named);
         }
         if !known.contains(name) {
-            let known: Vec<&str> = known.iter().copied().collect();
-            let which = match known.is_empty() {
-                true => " which is empty".to_string(),
-                false => format!(": {}", known.join(", ")),
-            };
             let why = format!("must be one of the names in pod.spec.resourceClaims{which}");
             errors.not_found_because(&named, why);
         }

@@ -1,7 +1,7 @@
 //! What may be wrong with the wishes of a pod about its place: affinity, tolerations and spread.
 
 use super::check::{Errors, Field};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use stead_machinery::names;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -131,11 +131,14 @@ fn label_keys(of: &Field<'_>, errors: &mut Errors) {
     let (wanted, unwanted) = (of.at("matchLabelKeys"), of.at("mismatchLabelKeys"));
     let chosen: BTreeSet<&str> = selector.at("matchLabels").entries().map(|(key, _)| key).collect();
     let mut seen = chosen;
+    let mut places = BTreeMap::new();
+    for (at, key) in wanted.items().enumerate() {
+        places.entry(key.text()).or_insert(at);
+    }
     for expression in selector.at("matchExpressions").items() {
         let key = expression.at("key");
-        let at = wanted.items().position(|wanted| wanted.text() == key.text());
         if !seen.insert(key.text())
-            && let Some(at) = at
+            && let Some(at) = places.get(key.text())
         {
             let place = Field {
                 value: key.value,
@@ -144,8 +147,9 @@ fn label_keys(of: &Field<'_>, errors: &mut Errors) {
             errors.invalid(&place, "exists in both matchLabelKeys and labelSelector");
         }
     }
+    let unwanted: BTreeSet<&str> = unwanted.items().map(|key| key.text()).collect();
     for key in wanted.items() {
-        if unwanted.items().any(|other| other.text() == key.text()) {
+        if unwanted.contains(key.text()) {
             errors.invalid(&key, "exists in both matchLabelKeys and mismatchLabelKeys");
         }
     }
@@ -198,7 +202,11 @@ pub fn spread(constraints: &Field<'_>, errors: &mut Errors) {
         format!("{{{}, {}}}", key.text(), action.text())
     };
     let pairs: Vec<String> = constraints.items().map(|constraint| pair(&constraint)).collect();
-    for (at, constraint) in constraints.items().enumerate() {
+    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
+    for pair in &pairs {
+        *left.entry(pair).or_default() += 1;
+    }
+    for (constraint, pair) in constraints.items().zip(&pairs) {
         let (skew, action) = (constraint.at("maxSkew"), constraint.at("whenUnsatisfiable"));
         let number = skew.number().unwrap_or_default();
         if number <= 0 {
@@ -208,8 +216,10 @@ pub fn spread(constraints: &Field<'_>, errors: &mut Errors) {
             errors.required(&constraint.at("topologyKey"), "can not be empty");
         }
         errors.one_of_shown(&action, &["DoNotSchedule", "ScheduleAnyway"]);
-        if pairs[at + 1..].contains(&pairs[at]) {
-            let value = serde_json::Value::from(pairs[at].as_str());
+        // Kubernetes compares each with those behind it.
+        let behind = left.entry(pair).and_modify(|count| *count -= 1).or_default();
+        if *behind > 0 {
+            let value = serde_json::Value::from(pair.as_str());
             errors.duplicate(&Field {
                 value: &value,
                 path: constraint.at("{topologyKey, whenUnsatisfiable}").path,

@@ -2,6 +2,7 @@
 
 use crate::catalogue::{Origin, Resource};
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use stead_machinery::names;
 use stead_machinery::quantity::Quantity;
 
@@ -187,9 +188,9 @@ fn fractions(resources: &Value, at: &str, found: &mut Vec<String>) {
 }
 
 fn repeated_variables(container: &Value, at: &str, found: &mut Vec<String>) {
-    let variables: Vec<&Value> = container["env"].as_array().into_iter().flatten().collect();
-    for (index, variable) in variables.iter().enumerate() {
-        if variables[..index].iter().any(|known| known["name"] == variable["name"]) {
+    let mut seen = HashSet::new();
+    for (index, variable) in container["env"].as_array().into_iter().flatten().enumerate() {
+        if !seen.insert(&variable["name"]) {
             found.push(format!(
                 "{at}.env[{index}]: hides previous definition of {}, which may be dropped when using apply",
                 variable["name"]
@@ -199,14 +200,11 @@ fn repeated_variables(container: &Value, at: &str, found: &mut Vec<String>) {
 }
 
 fn repeated_ports(container: &Value, at: &str, found: &mut Vec<String>) {
-    let ports: Vec<&Value> = container["ports"].as_array().into_iter().flatten().collect();
-    let same = |a: &Value, b: &Value| {
-        ["containerPort", "protocol", "hostPort", "hostIP"]
-            .iter()
-            .all(|field| a[*field] == b[*field])
-    };
-    for (index, port) in ports.iter().enumerate() {
-        if let Some(first) = ports[..index].iter().position(|known| same(known, port)) {
+    let mut places = HashMap::new();
+    for (index, port) in container["ports"].as_array().into_iter().flatten().enumerate() {
+        let place = ["containerPort", "protocol", "hostPort", "hostIP"].map(|field| &port[field]);
+        let first = *places.entry(place).or_insert(index);
+        if first != index {
             found.push(format!(
                 "{at}.ports[{index}]: duplicate port definition with {at}.ports[{first}]"
             ));

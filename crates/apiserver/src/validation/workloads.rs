@@ -3,13 +3,14 @@
 use super::check::{Errors, Field};
 use super::pods;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use stead_machinery::selector::LabelSelector;
 
 pub fn deployment(deployment: &Field<'_>, errors: &mut Errors) {
     let spec = deployment.at("spec");
     errors.not_negative(&spec.at("replicas"));
     if let Selector::Usable = selected_template(&spec, "deployment", errors) {
-        always_restarts(&spec, errors);
+        always_restarts(&spec, "ReplicaSet", errors);
     }
     let strategy = spec.at("strategy");
     let rolling = strategy.at("rollingUpdate");
@@ -43,7 +44,7 @@ pub fn replica_set(set: &Field<'_>, errors: &mut Errors) {
     errors.not_negative(&spec.at("replicas"));
     errors.not_negative(&spec.at("minReadySeconds"));
     if let Selector::Usable = selected_template(&spec, "deployment", errors) {
-        always_restarts(&spec, errors);
+        always_restarts(&spec, "ReplicaSet", errors);
     }
 }
 
@@ -63,11 +64,32 @@ pub fn replication_controller(controller: &Field<'_>, errors: &mut Errors) {
     }
     self::template(&template, errors);
     errors.not_negative(&spec.at("minReadySeconds"));
-    always_restarts(&spec, errors);
+    always_restarts(&spec, "ReplicationController", errors);
 }
 
 pub fn stateful_set(set: &Field<'_>, errors: &mut Errors) {
-    let spec = set.at("spec");
+    stateful_set_spec(&set.at("spec"), Judged::Whole, errors);
+}
+
+/// What was stored under older rules may stay: a set whose template would be refused today can still be scaled.
+pub fn changed_stateful_set(set: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let mut before = Errors::default();
+    stateful_set(old, &mut before);
+    let judged = match before.0.is_empty() {
+        true => Judged::Whole,
+        false => Judged::Metadata,
+    };
+    stateful_set_spec(&set.at("spec"), judged, errors);
+}
+
+/// How much of a template is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    Whole,
+    Metadata,
+}
+
+fn stateful_set_spec(spec: &Field<'_>, judged: Judged, errors: &mut Errors) {
     let (policy, strategy) = (spec.at("podManagementPolicy"), spec.at("updateStrategy"));
     match policy.text() {
         "OrderedReady" | "Parallel" => {}
@@ -97,29 +119,35 @@ pub fn stateful_set(set: &Field<'_>, errors: &mut Errors) {
         path: format!("{}.ordinals.start", spec.path),
         ..start
     });
+    let as_made = as_made(spec);
+    let whole = Field {
+        value: &as_made,
+        path: spec.path.clone(),
+    };
+    selected(&whole, "statefulset", judged, errors);
+    always_restarts(spec, "StatefulSet", errors);
+}
+
+/// The service and the claims of a StatefulSet cannot change, so they are only looked at once.
+pub fn new_stateful_set(set: &Field<'_>, errors: &mut Errors) {
+    let spec = set.at("spec");
+    errors.named_if_set(&spec.at("serviceName"), stead_machinery::names::dns1123_label);
     for claim in spec.at("volumeClaimTemplates").items() {
         super::storage::claim_spec(&claim.at("spec"), errors);
     }
-    let with_claims = with_claims(&spec);
-    let whole = Field {
-        value: &with_claims,
-        path: spec.path.clone(),
-    };
-    selected_template(&whole, "statefulset", errors);
-    always_restarts(&spec, errors);
 }
 
-/// The service of a StatefulSet cannot change, so its name is only looked at once.
-pub fn new_stateful_set(set: &Field<'_>, errors: &mut Errors) {
-    errors.named_if_set(&set.at("spec").at("serviceName"), stead_machinery::names::dns1123_label);
-}
-
-/// The spec of a StatefulSet with the volumes that its pods get from their claims, which containers may mount.
-fn with_claims(spec: &Field<'_>) -> Value {
+/// The spec of a StatefulSet with a template as its pods are made: they get their names from the set, whatever the
+/// template says, and volumes from their claims, which containers may mount.
+fn as_made(spec: &Field<'_>) -> Value {
     let mut whole = spec.value.clone();
+    if let Some(Value::Object(pod)) = whole.pointer_mut("/template/spec") {
+        pod.remove("hostname");
+        pod.remove("subdomain");
+    }
     let claims = spec.at("volumeClaimTemplates");
     let names = claims.items().map(|claim| claim.at("metadata").at("name").text());
-    let names: Vec<&str> = names.collect();
+    let names: BTreeSet<&str> = names.collect();
     if names.is_empty() {
         return whole;
     }
@@ -127,7 +155,7 @@ fn with_claims(spec: &Field<'_>) -> Value {
         let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
         if let Value::Array(volumes) = volumes {
             // A claim takes the place of a volume of its name.
-            volumes.retain(|volume| !names.iter().any(|name| volume["name"] == **name));
+            volumes.retain(|volume| !names.contains(volume["name"].as_str().unwrap_or_default()));
             volumes.extend(
                 names
                     .iter()
@@ -155,7 +183,7 @@ pub fn daemon_set(set: &Field<'_>, errors: &mut Errors) {
         errors.invalid(&selector, "empty selector is invalid for daemonset");
     }
     template(&spec.at("template"), errors);
-    always_restarts(&spec, errors);
+    always_restarts(&spec, "DaemonSet", errors);
     errors.not_negative(&spec.at("minReadySeconds"));
     let strategy = spec.at("updateStrategy");
     let rolling = strategy.at("rollingUpdate");
@@ -218,6 +246,11 @@ pub fn pod_template(object: &Field<'_>, errors: &mut Errors) {
 }
 
 pub fn template(template: &Field<'_>, errors: &mut Errors) {
+    template_metadata(template, errors);
+    pods::spec(&template.at("spec"), errors);
+}
+
+fn template_metadata(template: &Field<'_>, errors: &mut Errors) {
     // Kubernetes leaves the metadata out of the path.
     let metadata = template.at("metadata");
     errors.labels(&Field {
@@ -226,7 +259,6 @@ pub fn template(template: &Field<'_>, errors: &mut Errors) {
     });
     let annotations = metadata.at("annotations").value;
     crate::verbs::metadata::annotations(annotations, &template.at("annotations").path, &mut errors.0);
-    pods::spec(&template.at("spec"), errors);
 }
 
 /// Whether anything can be selected with a selector, so that it makes sense to judge what it selects.
@@ -238,6 +270,10 @@ enum Selector {
 
 /// A selector that is there, is not empty and selects what the template makes.
 fn selected_template(spec: &Field<'_>, kind: &str, errors: &mut Errors) -> Selector {
+    selected(spec, kind, Judged::Whole, errors)
+}
+
+fn selected(spec: &Field<'_>, kind: &str, judged: Judged, errors: &mut Errors) -> Selector {
     let selector = spec.at("selector");
     let before = errors.0.len();
     match selector.value {
@@ -263,7 +299,10 @@ fn selected_template(spec: &Field<'_>, kind: &str, errors: &mut Errors) -> Selec
     } else if !selector.is_empty() || !selector.is_set() {
         matches_template(spec, errors);
     }
-    template(&spec.at("template"), errors);
+    match judged {
+        Judged::Whole => template(&spec.at("template"), errors),
+        Judged::Metadata => template_metadata(&spec.at("template"), errors),
+    }
     Selector::Usable
 }
 
@@ -279,10 +318,14 @@ pub fn matches_template(spec: &Field<'_>, errors: &mut Errors) {
 }
 
 /// Pods of these kinds run for good.
-fn always_restarts(spec: &Field<'_>, errors: &mut Errors) {
-    let policy = spec.at("template").at("spec").at("restartPolicy");
+fn always_restarts(spec: &Field<'_>, kind: &str, errors: &mut Errors) {
+    let pod = spec.at("template").at("spec");
+    let (policy, deadline) = (pod.at("restartPolicy"), pod.at("activeDeadlineSeconds"));
     if policy.is_set() && policy.text() != "Always" {
         errors.unsupported(&policy, &["Always"]);
+    }
+    if deadline.is_set() {
+        errors.forbidden(&deadline, format!("activeDeadlineSeconds in {kind} is not Supported"));
     }
 }
 

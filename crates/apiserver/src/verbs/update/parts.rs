@@ -4,6 +4,7 @@ use crate::kinds::strategy;
 use crate::verbs::{Call, object};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Takes everything that the path does not change over from the old state.
 pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
@@ -113,13 +114,12 @@ fn keep_decisions(request: &mut Value, old: &Value, now: Timestamp) {
 /// Takes over the resources of containers, by name.
 fn resize(kept: &mut Value, sent: &Value) {
     let Value::Array(kept) = kept else { return };
+    let sent = sent.as_array().into_iter().flatten();
+    let sent: BTreeMap<&str, &Value> = sent
+        .map(|container| (container["name"].as_str().unwrap_or_default(), container))
+        .collect();
     for container in kept {
-        let found = sent
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|sent| sent["name"] == container["name"]);
-        if let Some(found) = found {
+        if let Some(found) = sent.get(container["name"].as_str().unwrap_or_default()) {
             object::copy_field(found, container, "resources");
             object::copy_field(found, container, "resizePolicy");
         }
