@@ -6,6 +6,7 @@ mod expressions;
 mod limits;
 mod matching;
 mod nodes;
+mod patched;
 pub(crate) mod pod_security;
 mod pods;
 mod policies;

@@ -7,6 +7,7 @@ pub use configuration::Webhook;
 
 use super::Review;
 use super::matching::{self, WithoutRules};
+use super::patched;
 use super::policies;
 use super::views::Phase;
 use crate::error::{ApiError, Result};
@@ -124,7 +125,7 @@ async fn ask_and_patch(call: &Call, review: &mut Review, webhook: &Webhook) -> R
     let Some(patch) = &answer.patch else {
         return Ok(());
     };
-    let Some(object) = review.object.as_mut() else {
+    let Some(object) = &review.object else {
         return Err(ApiError::internal(format!(
             "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
             webhook.name
@@ -134,13 +135,7 @@ async fn ask_and_patch(call: &Call, review: &mut Review, webhook: &Webhook) -> R
     // The patch is for the version that the webhook saw.
     call.convert(&mut patched, &review.resource, &seen).await?;
     stead_machinery::patch::json::apply(&mut patched, patch).map_err(ApiError::internal)?;
-    call.convert(&mut patched, &seen, &review.resource).await?;
-    // What a webhook adds is no better than what a client sends: unknown fields go, and defaults come.
-    if review.subresource.is_empty() {
-        crate::custom::prune(&review.resource, &mut patched);
-        crate::kinds::default(&review.resource, &mut patched);
-    }
-    *object = patched;
+    review.object = Some(patched::take_in(call, review, &seen, patched).await?);
     Ok(())
 }
 

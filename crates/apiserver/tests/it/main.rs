@@ -11,6 +11,8 @@ mod conversion;
 #[cfg(test)]
 mod custom;
 #[cfg(test)]
+mod mutating;
+#[cfg(test)]
 mod nodes;
 #[cfg(test)]
 mod nonsense;

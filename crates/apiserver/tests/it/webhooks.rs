@@ -16,7 +16,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const BASE: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// What the webhook answers to a request; `uid` is filled in.
-type Respond = fn(&Value) -> Value;
+pub type Respond = fn(&Value) -> Value;
 
 pub struct Hook {
     pub url: String,
@@ -26,7 +26,7 @@ pub struct Hook {
 
 impl Hook {
     /// A webhook of admission.
-    async fn serve(respond: Respond) -> Hook {
+    pub async fn serve(respond: Respond) -> Hook {
         Hook::serve_whole(move |review| {
             let mut response = respond(&review["request"]);
             response["uid"] = review["request"]["uid"].clone();
@@ -92,7 +92,7 @@ impl Hook {
         }
     }
 
-    fn configuration(&self, name: &str) -> Value {
+    pub fn configuration(&self, name: &str) -> Value {
         json!({"metadata": {"name": name}, "webhooks": [{
             "name": format!("{name}.stead.dev"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
             "clientConfig": {"url": self.url, "caBundle": self.authorities},
@@ -105,7 +105,7 @@ fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"k": "v"}})
 }
 
-fn patch(operations: Value) -> String {
+pub fn patch(operations: Value) -> String {
     base64::engine::general_purpose::STANDARD.encode(operations.to_string())
 }
 

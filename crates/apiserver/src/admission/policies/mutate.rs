@@ -5,6 +5,7 @@ use super::validate::denied;
 use super::{Binding, Policy, meant, params};
 use crate::admission::Review;
 use crate::admission::expressions::{self, Inputs, Scope};
+use crate::admission::patched;
 use crate::admission::views::Phase;
 use crate::error::{ApiError, Result};
 use crate::verbs::Call;
@@ -40,8 +41,9 @@ pub async fn mutate(call: &Call, review: &mut Review) -> Result<()> {
 async fn apply(call: &Call, review: &mut Review, policy: &Policy, binding: &Binding) -> Result<()> {
     match try_apply(call, review, policy, binding).await {
         Ok(()) => Ok(()),
-        Err(_) if policy.failure == FailurePolicy::Ignore => Ok(()),
-        Err(why) => {
+        Err(Failed::Refused(error)) => Err(error),
+        Err(Failed::Policy(_)) if policy.failure == FailurePolicy::Ignore => Ok(()),
+        Err(Failed::Policy(why)) => {
             let message = format!(
                 "policy '{}' with binding '{}' denied request: {why}",
                 policy.name, binding.name
@@ -51,9 +53,23 @@ async fn apply(call: &Call, review: &mut Review, policy: &Policy, binding: &Bind
     }
 }
 
-async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &Binding) -> Result<(), String> {
+/// Why a policy changed nothing.
+enum Failed {
+    /// Whether that matters is for the policy to say.
+    Policy(String),
+    /// It made something that is no object of its kind, which no policy can pass over.
+    Refused(ApiError),
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Failed::Policy(why)
+    }
+}
+
+async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &Binding) -> Result<(), Failed> {
     if let Some(why) = &policy.broken {
-        return Err(why.clone());
+        return Err(why.clone().into());
     }
     let seen = policy.matcher.seen_as(call, review);
     for param in params::collect(call, review, policy, binding).await? {
@@ -63,24 +79,25 @@ async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &
                 break;
             }
             let patch = evaluate(policy, mutation, &inputs)?;
-            let Some(object) = review.object.as_mut() else {
+            let Some(object) = &review.object else {
                 return Ok(());
             };
             // What the policy makes is for the version that it saw.
             let mut changed = object.clone();
-            let refused = |error: ApiError| error.message;
             call.convert(&mut changed, &review.resource, &seen)
                 .await
-                .map_err(refused)?;
+                .map_err(|error| error.message)?;
             match mutation.kind {
                 MutationKind::JsonPatch => patch::json::apply(&mut changed, &patch),
                 MutationKind::Apply => patch::strategic::apply(&mut changed, patch, seen.schema()),
             }
             .map_err(|error| error.to_string())?;
-            call.convert(&mut changed, &seen, &review.resource)
-                .await
-                .map_err(refused)?;
-            *object = changed;
+            let taken = patched::take_in(call, review, &seen, changed).await;
+            review.object = Some(taken.map_err(|error| match mutation.kind {
+                MutationKind::JsonPatch => Failed::Refused(error),
+                // Kubernetes looks at the types of what is applied before it applies it.
+                MutationKind::Apply => Failed::Policy(format!("error applying patch: {}", error.message)),
+            })?);
         }
     }
     Ok(())

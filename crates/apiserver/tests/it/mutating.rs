@@ -1,0 +1,95 @@
+//! What webhooks and policies change is read like what a client sends.
+
+use super::api::Api;
+use super::webhooks::{Hook, patch};
+use serde_json::{Value, json};
+
+const BASE: &str = "/apis/admissionregistration.k8s.io/v1";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn deployment(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+        "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}})
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}})
+}
+
+fn rules(group: &str, resource: &str) -> Value {
+    json!([{"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resource]}])
+}
+
+async fn policy(api: &Api, resource: &str, group: &str, mutation: Value) {
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": rules(group, resource)},
+        "failurePolicy": "Ignore", "reinvocationPolicy": "Never", "mutations": [mutation],
+    }});
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}});
+    for (path, object) in [
+        ("mutatingadmissionpolicies", policy),
+        ("mutatingadmissionpolicybindings", binding),
+    ] {
+        api.post(&format!("{BASE}/{path}"), object).await.ok();
+    }
+}
+
+/// The example of Kubernetes' documentation.
+#[tokio::test]
+async fn a_sidecar_that_a_policy_adds_gets_its_defaults() {
+    let api = Api::start().await;
+    let expression = "Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: 'mesh-proxy', \
+        image: 'mesh/proxy:v1.0.0', args: ['proxy', 'sidecar'], restartPolicy: 'Always'}]}}";
+    let mutation = json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}});
+    policy(&api, "pods", "", mutation).await;
+    let made = api.post(PODS, pod("a")).await.ok();
+    let sidecar = &made["spec"]["initContainers"][0];
+    assert_eq!(sidecar["name"], "mesh-proxy");
+    assert_eq!(sidecar["imagePullPolicy"], "IfNotPresent");
+    assert_eq!(sidecar["terminationMessagePolicy"], "File");
+}
+
+#[tokio::test]
+async fn a_policy_cannot_store_what_its_kind_does_not_have() {
+    let api = Api::start().await;
+    let expression = "object.metadata.name == 'typed' \
+        ? [JSONPatch{op: 'replace', path: '/spec/replicas', value: 'many'}] \
+        : [JSONPatch{op: 'add', path: '/spec/unheardOf', value: 'x'}]";
+    let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
+    policy(&api, "deployments", "apps", mutation).await;
+    let (code, reason, message) = api.post(DEPLOYMENTS, deployment("typed")).await.failure();
+    assert_eq!((code, reason.as_str()), (500, "InternalError"), "{message}");
+    let made = api.post(DEPLOYMENTS, deployment("pruned")).await.ok();
+    assert!(made["spec"].get("unheardOf").is_none(), "{made}");
+}
+
+#[tokio::test]
+async fn a_webhook_cannot_store_what_its_kind_does_not_have() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|request| {
+        let operations = match request["name"] == "typed" {
+            true => json!([{"op": "replace", "path": "/spec/replicas", "value": "many"}]),
+            false => json!([
+                {"op": "add", "path": "/spec/unheardOf", "value": 1},
+                {"op": "add", "path": "/spec/template/spec/containers/-", "value": {"name": "d", "image": "j:1"}},
+            ]),
+        };
+        json!({"allowed": true, "patchType": "JSONPatch", "patch": patch(operations)})
+    })
+    .await;
+    let mut configuration = hook.configuration("a");
+    configuration["webhooks"][0]["rules"] = rules("apps", "deployments");
+    api.post(&format!("{BASE}/mutatingwebhookconfigurations"), configuration)
+        .await
+        .ok();
+    api.post(DEPLOYMENTS, deployment("typed")).await.fails(
+        500,
+        "InternalError",
+        "Internal error occurred: json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+    );
+    let made = api.post(DEPLOYMENTS, deployment("pruned")).await.ok();
+    assert!(made["spec"].get("unheardOf").is_none(), "{made}");
+    let added = &made["spec"]["template"]["spec"]["containers"][1];
+    assert_eq!(added["imagePullPolicy"], "IfNotPresent", "{made}");
+}
