@@ -25,6 +25,7 @@ pub mod usage;
 
 pub use allocation::Allocation;
 pub use bootstrap::bootstrap;
+pub use pod::qos_class;
 
 use crate::catalogue::{Origin, Resource};
 use crate::custom;
@@ -221,8 +222,7 @@ pub fn update_errors(call: &Call, object: &Value, old: &Value) -> Vec<FieldError
             errors
         }
         (Origin::BuiltIn, "status") => crate::validation::status(&call.resource, object, old),
-        // A subresource changes only what it is for, and checks that itself.
-        (Origin::BuiltIn, _) => Vec::new(),
+        (Origin::BuiltIn, part) => crate::validation::part(&call.resource, part, object, old),
     }
 }
 

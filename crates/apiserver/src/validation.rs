@@ -13,6 +13,7 @@ mod environment;
 mod flow;
 mod jobs;
 mod network;
+mod pod_parts;
 mod pods;
 mod policies;
 mod policy;
@@ -83,6 +84,18 @@ pub fn status(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
         ("", "namespaces") => core::namespace_status(&object, &mut errors),
         ("", "resourcequotas") => quotas::quota_status(&object, &mut errors),
         ("batch", "jobs") => jobs::status(&object, &old, &mut errors),
+        _ => {}
+    }
+    errors.0
+}
+
+/// What is wrong with a part of an object that has a path of its own.
+pub fn part(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let (object, old) = (Field::root(object), Field::root(old));
+    match (resource.group.as_str(), resource.plural.as_str(), subresource) {
+        ("", "pods", "ephemeralcontainers") => pod_parts::debuggers(&object, &old, &mut errors),
+        ("", "pods", "resize") => pod_parts::resize(&object, &old, &mut errors),
         _ => {}
     }
     errors.0

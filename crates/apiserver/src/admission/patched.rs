@@ -11,7 +11,7 @@ use crate::verbs::Call;
 use serde_json::Value;
 
 /// Takes a changed object in, from the version that was changed.
-pub async fn take_in(call: &Call, review: &Review, seen: &Resource, changed: Value) -> Result<Value> {
+pub async fn take_in(call: &Call, review: &mut Review, seen: &Resource, changed: Value) -> Result<()> {
     let mut changed = changed;
     let whole = is_whole(review);
     if whole && seen.origin_is_built_in() {
@@ -23,7 +23,9 @@ pub async fn take_in(call: &Call, review: &Review, seen: &Resource, changed: Val
         crate::custom::prune(&review.resource, &mut changed);
         crate::kinds::default(&review.resource, &mut changed);
     }
-    Ok(changed)
+    review.object = Some(changed);
+    review.patched = true;
+    Ok(())
 }
 
 /// Whether the review is about an object of its resource. An eviction, a scale or a binding is something else.

@@ -76,15 +76,21 @@ pub fn set_condition(pod: &mut Value, mut condition: Value) {
 
 /// `Guaranteed` if every container's requests equal its limits for both resources, `BestEffort` if none says
 /// anything, `Burstable` otherwise.
-fn qos_class(spec: &Value) -> &'static str {
-    let mut containers = Vec::new();
+pub fn qos_class(spec: &Value) -> &'static str {
+    let mut all = Vec::new();
     for list in ["containers", "initContainers"] {
-        containers.extend(spec[list].as_array().into_iter().flatten());
+        let containers = spec[list].as_array().into_iter().flatten();
+        all.extend(containers.map(|container| &container["resources"]));
+    }
+    // What the containers have together counts instead of what each of them has.
+    let together = &spec["resources"];
+    let said = |list: &str| together[list].as_object().is_some_and(|map| !map.is_empty());
+    if said("requests") || said("limits") {
+        all = vec![together];
     }
     let mut any = false;
     let mut guaranteed = true;
-    for container in containers {
-        let resources = &container["resources"];
+    for resources in all {
         for resource in ["cpu", "memory"] {
             let limit = &resources["limits"][resource];
             let request = &resources["requests"][resource];

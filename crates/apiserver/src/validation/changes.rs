@@ -357,8 +357,6 @@ fn pod(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
             if !old.at("schedulingGates").is_empty() {
                 map.retain(|name, _| !["nodeSelector", "affinity"].contains(&name.as_str()));
             }
-            // They come through a path of their own.
-            map.remove("ephemeralContainers");
         }
     }
     if ours != theirs {

@@ -42,6 +42,7 @@ pub fn review(
         user: call.user.clone(),
         warnings: Vec::new(),
         audit_annotations: Vec::new(),
+        patched: false,
     }
 }
 

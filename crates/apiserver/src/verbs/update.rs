@@ -126,6 +126,10 @@ async fn update_once(
     let mut review = admit::review(call, Operation::Update, object, Some(old.clone()), options);
     admit::mutate(call, &mut review).await?;
     let mut object = review.object.take().unwrap_or_default();
+    if review.patched {
+        // Whoever is asked about a part of an object may not change the rest of it either.
+        parts::keep_other(call, &mut object, &old);
+    }
     keep_system_metadata(&mut object, &old);
     kinds::prepare_update(call, &mut object, &old).await?;
     kinds::settle(&call.resource, &mut object);

@@ -93,3 +93,26 @@ async fn a_webhook_cannot_store_what_its_kind_does_not_have() {
     let added = &made["spec"]["template"]["spec"]["containers"][1];
     assert_eq!(added["imagePullPolicy"], "IfNotPresent", "{made}");
 }
+
+#[tokio::test]
+async fn a_webhook_that_is_asked_about_a_status_changes_nothing_else() {
+    let api = Api::start().await;
+    let hook = Hook::serve(|_| {
+        let operations = json!([
+            {"op": "replace", "path": "/spec/replicas", "value": 7},
+            {"op": "add", "path": "/status/replicas", "value": 3},
+        ]);
+        json!({"allowed": true, "patchType": "JSONPatch", "patch": patch(operations)})
+    })
+    .await;
+    api.post(DEPLOYMENTS, deployment("d")).await.ok();
+    let mut configuration = hook.configuration("a");
+    configuration["webhooks"][0]["rules"] = rules("apps", "deployments/status");
+    api.post(&format!("{BASE}/mutatingwebhookconfigurations"), configuration)
+        .await
+        .ok();
+    let status = json!({"status": {"observedGeneration": 1}});
+    let told = api.merge(&format!("{DEPLOYMENTS}/d/status"), status).await.ok();
+    assert_eq!(told["spec"]["replicas"], 1);
+    assert_eq!(told["status"]["replicas"], 3);
+}

@@ -140,3 +140,92 @@ async fn a_namespace_is_gone_once_it_is_finalized() {
         "namespaces \"default\" is forbidden: this namespace may not be deleted",
     );
 }
+
+#[tokio::test]
+async fn containers_for_debugging_are_judged_and_never_go_or_change() {
+    let api = Api::start().await;
+    api.post(PODS, pod("p")).await.ok();
+    let path = format!("{PODS}/p/ephemeralcontainers");
+    let with = |containers: Value| json!({"spec": {"ephemeralContainers": containers}});
+    let refused = api.merge(&path, with(json!([{"name": "No Name", "image": "i"}]))).await;
+    assert_eq!(refused.code, 422, "{}", refused.json());
+    let known = json!({"name": "d", "image": "i"});
+    api.merge(&path, with(json!([known]))).await.ok();
+    api.merge(&path, with(json!([known, {"name": "e", "image": "i"}])))
+        .await
+        .ok();
+    api.merge(
+        &path,
+        with(json!([{"name": "d", "image": "j"}, {"name": "e", "image": "i"}])),
+    )
+    .await
+    .fails(
+        422,
+        "Invalid",
+        "Pod \"p\" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be \
+             changed\n",
+    );
+    // They come through this path alone.
+    let whole = api.merge(&format!("{PODS}/p"), with(json!([known]))).await;
+    assert_eq!(whole.code, 422, "{}", whole.json());
+    api.merge(&path, with(Value::Null)).await.fails(
+        422,
+        "Invalid",
+        "Pod \"p\" is invalid: [spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be removed\n, \
+         spec.ephemeralContainers: Forbidden: existing ephemeral containers \"e\" may not be removed\n]",
+    );
+}
+
+#[tokio::test]
+async fn a_pod_is_resized_within_its_class_and_only_in_what_can_change() {
+    let api = Api::start().await;
+    let mut made = pod("p");
+    made["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "100m", "memory": "32Mi"}});
+    api.post(PODS, made).await.ok();
+    let path = format!("{PODS}/p/resize");
+    let patch =
+        |resources: Value| json!({"spec": {"containers": [{"name": "web", "resources": resources}]}}).to_string();
+    let resize = async |resources: Value| {
+        let kind = "application/strategic-merge-patch+json";
+        api.call("PATCH", &path, kind, patch(resources)).await
+    };
+    let resized = resize(json!({"requests": {"cpu": "200m"}})).await.ok();
+    assert_eq!(
+        resized["spec"]["containers"][0]["resources"]["requests"],
+        json!({"cpu": "200m", "memory": "32Mi"})
+    );
+    resize(json!({"requests": {"cpu": null}})).await.fails(
+        422,
+        "Invalid",
+        "Pod \"p\" is invalid: spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
+    );
+    let negative = resize(json!({"requests": {"cpu": "-1"}})).await;
+    assert_eq!(negative.code, 422, "{}", negative.json());
+    resize(json!({"requests": {"ephemeral-storage": "1Gi"}})).await.fails(
+        422,
+        "Invalid",
+        "Pod \"p\" is invalid: spec: Forbidden: only cpu and memory resources are mutable",
+    );
+    resize(json!({"limits": {"cpu": "200m", "memory": "32Mi"}})).await.fails(
+        422,
+        "Invalid",
+        "Pod \"p\" is invalid: spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing",
+    );
+    let more = json!([{"name": "web", "image": "web:1"}, {"name": "more", "image": "web:1"}]);
+    let more = api.merge(&path, json!({"spec": {"containers": more}})).await;
+    assert!(
+        more.failure()
+            .2
+            .contains("spec.containers: Forbidden: containers may not be added or removed on resize"),
+        "{}",
+        more.json()
+    );
+    let running = json!({"status": {"containerStatuses": [{"name": "web", "image": "web:1", "imageID": "", "ready": true,
+        "restartCount": 0, "state": {"running": {"startedAt": "2027-01-15T08:00:00Z"}}}]}});
+    api.merge(&format!("{PODS}/p/status"), running).await.ok();
+    resize(json!({"requests": {"cpu": "300m"}})).await.fails(
+        422,
+        "Invalid",
+        "Pod \"p\" is invalid: spec: Forbidden: Pod running on node without support for resize",
+    );
+}

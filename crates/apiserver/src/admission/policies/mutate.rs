@@ -93,11 +93,11 @@ async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &
             }
             .map_err(|error| error.to_string())?;
             let taken = patched::take_in(call, review, &seen, changed).await;
-            review.object = Some(taken.map_err(|error| match mutation.kind {
+            taken.map_err(|error| match mutation.kind {
                 MutationKind::JsonPatch => Failed::Refused(error),
                 // Kubernetes looks at the types of what is applied before it applies it.
                 MutationKind::Apply => Failed::Policy(format!("error applying patch: {}", error.message)),
-            })?);
+            })?;
         }
     }
     Ok(())

@@ -4,7 +4,6 @@ use crate::kinds::strategy;
 use crate::verbs::{Call, object};
 use jiff::Timestamp;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// Takes everything that the path does not change over from the old state.
 pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
@@ -34,19 +33,31 @@ pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
         }
         "ephemeralcontainers" => {
             let mut kept = keep(object, old);
-            let added = object["spec"]["ephemeralContainers"].clone();
-            if !added.is_null() {
-                object::map_mut(&mut kept, "spec").insert("ephemeralContainers".to_string(), added);
-            }
+            let spec = object::map_mut(&mut kept, "spec");
+            match object["spec"].get("ephemeralContainers") {
+                Some(sent) => spec.insert("ephemeralContainers".to_string(), sent.clone()),
+                None => spec.remove("ephemeralContainers"),
+            };
             *object = kept;
         }
         "resize" => {
+            let lists = ["containers", "initContainers"];
+            let count = |pod: &Value, list: &str| pod["spec"][list].as_array().map_or(0, Vec::len);
+            if lists.iter().any(|list| count(object, list) != count(old, list)) {
+                // Validation says what is wrong with that.
+                return;
+            }
             let mut kept = keep(object, old);
-            for list in ["containers", "initContainers"] {
+            for list in lists {
                 if let Some(kept) = kept["spec"].get_mut(list) {
                     resize(kept, &object["spec"][list]);
                 }
             }
+            let spec = object::map_mut(&mut kept, "spec");
+            match object["spec"].get("resources") {
+                Some(sent) => spec.insert("resources".to_string(), sent.clone()),
+                None => spec.remove("resources"),
+            };
             *object = kept;
         }
         "finalize" => {
@@ -111,17 +122,17 @@ fn keep_decisions(request: &mut Value, old: &Value, now: Timestamp) {
     }
 }
 
-/// Takes over the resources of containers, by name.
+/// Takes over the resources of containers. Other names, or names in another order, are for validation to refuse.
 fn resize(kept: &mut Value, sent: &Value) {
-    let Value::Array(kept) = kept else { return };
-    let sent = sent.as_array().into_iter().flatten();
-    let sent: BTreeMap<&str, &Value> = sent
-        .map(|container| (container["name"].as_str().unwrap_or_default(), container))
-        .collect();
-    for container in kept {
-        if let Some(found) = sent.get(container["name"].as_str().unwrap_or_default()) {
-            object::copy_field(found, container, "resources");
-            object::copy_field(found, container, "resizePolicy");
-        }
+    let (Value::Array(kept), Value::Array(sent)) = (kept, sent) else {
+        return;
+    };
+    if kept.iter().zip(sent).any(|(kept, sent)| kept["name"] != sent["name"]) {
+        kept.clone_from(sent);
+        return;
+    }
+    for (container, sent) in kept.iter_mut().zip(sent) {
+        object::copy_field(sent, container, "resources");
+        object::copy_field(sent, container, "resizePolicy");
     }
 }
