@@ -26,7 +26,8 @@ pub use conversion::{Converter, convert};
 pub use definition::{Definition, definitions};
 pub use form::unknown_formats;
 pub use object::{
-    check_type, coerce_embedded, create_errors, default, is_current, mistyped_metadata, prune, update_errors,
+    check_type, coerce_embedded, create_errors, default, fit_storage, is_current, mistyped_metadata, prune,
+    update_errors,
 };
 pub use status::{prepare_create, prepare_update};
 
@@ -56,8 +57,6 @@ pub struct CustomKind {
     pub rules: Option<CompiledRules>,
     /// The revision of the definition: objects stored after it have been fitted to it.
     pub since: Revision,
-    /// Whether the definition has other versions, served or not.
-    pub several_versions: bool,
     /// The definition is being deleted: no new objects.
     pub terminating: bool,
     /// Converts objects to and from other versions; without it only their `apiVersion` differs.

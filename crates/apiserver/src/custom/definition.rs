@@ -106,9 +106,6 @@ fn custom_kind(object: &Value, definition: &Definition, version: &Value, storage
         deprecation: deprecation(definition, version),
         converter: Converter::of(&object["spec"]["conversion"]),
         since: Revision::default(),
-        several_versions: object["spec"]["versions"]
-            .as_array()
-            .is_some_and(|versions| versions.len() > 1),
         schema,
     }
 }

@@ -77,12 +77,28 @@ pub fn check_type(resource: &Resource, object: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// Whether stored bytes are what a reader gets: nothing would be dropped, filled in or converted. What was written
-/// through another version was fitted to the schema of that one.
+/// Whether stored bytes are what a reader of their version gets: nothing would be dropped or filled in, for they were
+/// fitted to its schema when they were written, and that has not changed since.
 pub fn is_current(resource: &Resource, record: &Record) -> bool {
     match &resource.origin {
         Origin::BuiltIn => true,
-        Origin::Custom(kind) => !kind.several_versions && record.revision > kind.since,
+        Origin::Custom(kind) => record.revision > kind.since,
+    }
+}
+
+/// Fits what was written through another version to the schema of the one that is stored, so that its readers get the
+/// stored bytes. One that is not served has no readers.
+pub fn fit_storage(call: &Call, object: &mut Value) {
+    let Origin::Custom(kind) = &call.resource.origin else {
+        return;
+    };
+    let Resource {
+        group, version, plural, ..
+    } = &*call.resource;
+    if *version != kind.storage_version
+        && let Some(stored) = call.catalogue.get(group, &kind.storage_version, plural)
+    {
+        default(stored, object);
     }
 }
 

@@ -218,6 +218,7 @@ impl Call {
             crate::custom::convert(self, std::slice::from_mut(object), &stored).await?;
         }
         crate::kinds::convert::to_storage(&self.resource, object);
+        crate::custom::fit_storage(self, object);
         Ok(())
     }
 

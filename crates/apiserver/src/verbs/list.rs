@@ -189,13 +189,9 @@ async fn answer(call: &Call, listed: Listed) -> Result<Response<Body>> {
         // Lists of custom kinds always have the field.
         metadata["continue"] = "".into();
     }
-    let as_stored = listed.records.iter().all(|record| call.serves_as_stored(record));
-    if call.accepted.form == Form::AsIs
-        && call.accepted.encoding == Encoding::Json
-        && !call.accepted.pretty
-        && as_stored
-    {
-        return Ok(stream(call, listed.records, &metadata));
+    if call.accepted.form == Form::AsIs && call.accepted.encoding == Encoding::Json && !call.accepted.pretty {
+        let items = items(call, listed.records).await?;
+        return Ok(stream(call, items, &metadata));
     }
     let stored = listed.records.iter().map(|record| (*record.value()).clone()).collect();
     let objects = call.all_in_version(stored).await?;
@@ -250,30 +246,66 @@ pub fn table(call: &Call, objects: &[Value], metadata: &Value) -> Value {
     table
 }
 
-/// A list sent as a stream of pieces, each made when the client is ready for it.
-fn stream(call: &Call, records: Vec<Arc<Record>>, metadata: &Value) -> Response<Body> {
+/// An object of a list, as it is sent.
+enum Item {
+    /// Without the bytes before this place.
+    Stored(Arc<Record>, usize),
+    Made(Bytes),
+}
+
+impl Item {
+    fn json(&self) -> &[u8] {
+        match self {
+            Item::Stored(record, start) => &record.json[*start..],
+            Item::Made(bytes) => bytes,
+        }
+    }
+
+    /// Whether the brace that an object begins with went with the bytes that are left out.
+    fn lost_brace(&self) -> bool {
+        matches!(self, Item::Stored(_, start) if *start > 0)
+    }
+}
+
+/// What is stored as the request wants it is sent as it is; one object that is not makes no work for the others. Those
+/// that are not are converted together, for a webhook is asked once for all of them.
+async fn items(call: &Call, records: Vec<Arc<Record>>) -> Result<Vec<Item>> {
     let keep_kind = super::selection::is_custom(&call.resource);
-    let start = move |record: &Record| if keep_kind { 0 } else { item_start(&record.json) };
+    let stored = |record: Arc<Record>| {
+        let start = if keep_kind { 0 } else { item_start(&record.json) };
+        Item::Stored(record, start)
+    };
+    let others = records.iter().filter(|record| !call.serves_as_stored(record));
+    let others: Vec<Value> = others.map(|record| (*record.value()).clone()).collect();
+    let mut made = call.all_in_version(others).await?.into_iter();
+    let items = records.into_iter().map(|record| match call.serves_as_stored(&record) {
+        true => stored(record),
+        false => {
+            let object = item(call, made.next().unwrap_or_default());
+            Item::Made(object.to_string().into())
+        }
+    });
+    Ok(items.collect())
+}
+
+/// A list sent as a stream of pieces, each made when the client is ready for it.
+fn stream(call: &Call, items: Vec<Item>, metadata: &Value) -> Response<Body> {
     let head = format!(
         "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
         call.resource.list_kind,
         call.resource.api_version(),
     );
     // Each item loses its first bytes, gains a brace if it lost one, and all but the first have a comma.
-    let length: usize = records
+    let length: usize = items
         .iter()
-        .map(|record| {
-            let start = start(record);
-            record.json.len() - start + usize::from(start > 0) + 1
-        })
+        .map(|item| item.json().len() + usize::from(item.lost_brace()) + 1)
         .sum::<usize>()
-        .saturating_sub(usize::from(!records.is_empty()))
+        .saturating_sub(usize::from(!items.is_empty()))
         + head.len()
         + b"]}\n".len();
     let gzip = call.accepted.gzip && length > GZIP_THRESHOLD;
     let mut pieces = Pieces {
-        records: records.into_iter(),
-        start,
+        items: items.into_iter(),
         head: Some(head),
         done: false,
     };
@@ -318,15 +350,14 @@ fn stream(call: &Call, records: Vec<Arc<Record>>, metadata: &Value) -> Response<
 }
 
 /// The pieces of a list.
-struct Pieces<F> {
-    records: std::vec::IntoIter<Arc<Record>>,
-    start: F,
+struct Pieces {
+    items: std::vec::IntoIter<Item>,
     /// What comes before the first item; taken with the first piece.
     head: Option<String>,
     done: bool,
 }
 
-impl<F: Fn(&Record) -> usize> Iterator for Pieces<F> {
+impl Iterator for Pieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
@@ -340,7 +371,7 @@ impl<F: Fn(&Record) -> usize> Iterator for Pieces<F> {
             first = true;
         }
         while piece.len() < CHUNK {
-            let Some(record) = self.records.next() else {
+            let Some(item) = self.items.next() else {
                 piece.extend_from_slice(b"]}\n");
                 self.done = true;
                 break;
@@ -348,11 +379,10 @@ impl<F: Fn(&Record) -> usize> Iterator for Pieces<F> {
             if !std::mem::take(&mut first) {
                 piece.push(b',');
             }
-            let start = (self.start)(&record);
-            if start > 0 {
+            if item.lost_brace() {
                 piece.push(b'{');
             }
-            piece.extend_from_slice(&record.json[start..]);
+            piece.extend_from_slice(item.json());
         }
         Some(piece.into())
     }

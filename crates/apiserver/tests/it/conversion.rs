@@ -108,6 +108,50 @@ async fn a_list_is_converted_with_one_question() {
     assert_eq!(text.matches("\"kelvin\":274").count(), 3, "{text}");
 }
 
+/// Readers of the stored version get the stored bytes, so these have to be what its schema makes of them.
+#[tokio::test]
+async fn what_is_written_through_another_version_is_stored_as_the_stored_one_has_it() {
+    let api = Api::start().await;
+    let hook = thermometer().await;
+    let mut definition = definition(&hook);
+    definition["spec"]["conversion"] = json!({"strategy": "None"});
+    let versions = &mut definition["spec"]["versions"];
+    versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["unit"] =
+        json!({"type": "string", "default": "C"});
+    api.post(DEFINITIONS, definition.clone()).await.ok();
+    let named = |version: &str, name: &str, spec: Value| {
+        let mut object = gauge(version, spec);
+        object["metadata"]["name"] = name.into();
+        object
+    };
+    api.post(V1, named("v1", "a", json!({"celsius": 1}))).await.ok();
+    api.post(V2, named("v2", "b", json!({"kelvin": 2}))).await.ok();
+    let specs = |listed: Value| -> Vec<Value> {
+        let items = listed["items"].as_array().unwrap().iter();
+        items.map(|item| item["spec"].clone()).collect()
+    };
+    assert_eq!(
+        specs(api.get(V1).await.ok()),
+        [json!({"celsius": 1, "unit": "C"}), json!({"unit": "C"})]
+    );
+    assert_eq!(specs(api.get(V2).await.ok()), [json!({}), json!({})]);
+    // Objects that were stored under another schema are brought to this one, beside others that need nothing.
+    let path = format!("{DEFINITIONS}/gauges.example.com");
+    let mut versions = definition["spec"]["versions"].clone();
+    versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["place"] =
+        json!({"type": "string", "default": "roof"});
+    api.merge(&path, json!({"spec": {"versions": versions}})).await.ok();
+    api.post(V1, named("v1", "c", json!({"place": "cellar"}))).await.ok();
+    assert_eq!(
+        specs(api.get(V1).await.ok()),
+        [
+            json!({"celsius": 1, "unit": "C", "place": "roof"}),
+            json!({"unit": "C", "place": "roof"}),
+            json!({"unit": "C", "place": "cellar"}),
+        ]
+    );
+}
+
 #[tokio::test]
 async fn a_webhook_that_fails_is_told_in_kubernetes_words() {
     let api = Api::start().await;
