@@ -187,13 +187,27 @@ impl Auth {
         let Some(node) = nodes::node_of(user) else {
             return Ok(());
         };
-        nodes::token(node, namespace, request, &*self.inner.directory).map_err(|why| {
-            let resource = GroupResource {
-                group: String::new(),
-                resource: "serviceaccounts".to_string(),
-            };
-            ApiError::forbidden(&resource, account, why)
-        })
+        let why = match nodes::token(node, namespace, request, &*self.inner.directory) {
+            Ok(()) => return Ok(()),
+            Err(nodes::NoToken::Refused(why)) => why,
+            Err(nodes::NoToken::Unnamed { audience }) => {
+                let verb = "request-serviceaccounts-token-audience";
+                let wanted = Attributes::resource(verb, "", &audience, namespace, account);
+                if let Decision::Allow { .. } = self.decide(user, &wanted)? {
+                    return Ok(());
+                }
+                format!(
+                    "audience {audience:?} not found in pod spec volume, {} is not authorized to request tokens for this \
+                     audience",
+                    user.name
+                )
+            }
+        };
+        let resource = GroupResource {
+            group: String::new(),
+            resource: "serviceaccounts".to_string(),
+        };
+        Err(ApiError::forbidden(&resource, account, why))
     }
 
     /// Refuses a write to an RBAC kind that grants more than the writer holds.

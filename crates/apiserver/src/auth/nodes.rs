@@ -150,46 +150,104 @@ fn concerns(node: &str, wanted: &Attributes, directory: &dyn Directory) -> Resul
     }
 }
 
+/// Why a node gets no token.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoToken {
+    Refused(String),
+    /// No volume of the pod is for this audience; a role may still allow it.
+    Unnamed {
+        audience: String,
+    },
+}
+
 /// Why a node may not have the token that it asks for: it must be bound to a pod that runs there, for an audience that a
 /// volume of this pod names.
-pub fn token(node: &str, namespace: &str, request: &Value, directory: &dyn Directory) -> Result<(), String> {
+pub fn token(node: &str, namespace: &str, request: &Value, directory: &dyn Directory) -> Result<(), NoToken> {
+    let refused = |why: &str| Err(NoToken::Refused(why.to_string()));
     let reference = &request["spec"]["boundObjectRef"];
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     if (text("apiVersion"), text("kind")) != ("v1", "Pod") || text("name").is_empty() {
-        return Err("node requested token not bound to a pod".to_string());
+        return refused("node requested token not bound to a pod");
     }
     if text("uid").is_empty() {
-        return Err("node requested token with a pod binding without a uid".to_string());
+        return refused("node requested token with a pod binding without a uid");
     }
     let pod = directory.current(&rbac::key("/pods", namespace, text("name")));
     match pod {
-        Some(pod) if pod["metadata"]["uid"] != text("uid") => Err(format!(
+        Some(pod) if pod["metadata"]["uid"] != text("uid") => Err(NoToken::Refused(format!(
             "the UID in the bound object reference ({}) does not match the UID in record. The object might have been \
              deleted and then recreated",
             text("uid")
-        )),
-        Some(pod) if pod["spec"]["nodeName"] == node => audience(node, request, &pod),
-        _ => Err("node requested token bound to a pod scheduled on a different node".to_string()),
+        ))),
+        Some(pod) if pod["spec"]["nodeName"] == node => audience(namespace, request, &pod, directory),
+        _ => refused("node requested token bound to a pod scheduled on a different node"),
     }
 }
 
-fn audience(node: &str, request: &Value, pod: &Value) -> Result<(), String> {
+fn audience(namespace: &str, request: &Value, pod: &Value, directory: &dyn Directory) -> Result<(), NoToken> {
     let mut audiences = items(&request["spec"]["audiences"]);
     let wanted = audiences.next().and_then(Value::as_str).unwrap_or_default();
     if audiences.next().is_some() {
-        return Err("node may only request 0 or 1 audiences".to_string());
+        return Err(NoToken::Refused("node may only request 0 or 1 audiences".to_string()));
     }
-    let mut tokens = items(&pod["spec"]["volumes"])
-        .flat_map(|volume| items(&volume["projected"]["sources"]))
-        .map(|source| &source["serviceAccountToken"])
-        .filter(|token| token.is_object());
-    match tokens.any(|token| token["audience"].as_str().unwrap_or_default() == wanted) {
-        true => Ok(()),
-        false => Err(format!(
-            "audience {wanted:?} not found in pod spec volume, system:node:{node} is not authorized to request tokens for \
-             this audience"
-        )),
+    let mut missing = Vec::new();
+    for volume in items(&pod["spec"]["volumes"]) {
+        let mut tokens = items(&volume["projected"]["sources"])
+            .map(|source| &source["serviceAccountToken"])
+            .filter(|token| token.is_object());
+        if tokens.any(|token| token["audience"].as_str().unwrap_or_default() == wanted) {
+            return Ok(());
+        }
+        match driver_audiences(volume, namespace, pod, directory) {
+            Ok(audiences) if audiences.iter().any(|audience| audience == wanted) => return Ok(()),
+            Ok(_) => {}
+            Err(why) => missing.push(why),
+        }
     }
+    match missing.as_slice() {
+        [] => Err(NoToken::Unnamed {
+            audience: wanted.to_string(),
+        }),
+        [why] => Err(NoToken::Refused(format!("error validating audience {wanted:?}: {why}"))),
+        several => Err(NoToken::Refused(format!(
+            "error validating audience {wanted:?}: [{}]",
+            several.join(", ")
+        ))),
+    }
+}
+
+/// The audiences that the storage driver behind a volume wants tokens for; an error names what is not there.
+fn driver_audiences(
+    volume: &Value,
+    namespace: &str,
+    pod: &Value,
+    directory: &dyn Directory,
+) -> Result<Vec<String>, String> {
+    let find = |kind: &str, resource: &str, namespace: &str, name: &str| {
+        directory
+            .current(&rbac::key(resource, namespace, name))
+            .ok_or_else(|| format!("{kind} {name:?} not found"))
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let claim = match volume["ephemeral"]["volumeClaimTemplate"].is_object() {
+        true => format!("{}-{}", text(&pod["metadata"]["name"]), text(&volume["name"])),
+        false => text(&volume["persistentVolumeClaim"]["claimName"]),
+    };
+    let driver = match claim.is_empty() {
+        true => text(&volume["csi"]["driver"]),
+        false => {
+            let claim = find("persistentvolumeclaim", "/persistentvolumeclaims", namespace, &claim)?;
+            let name = text(&claim["spec"]["volumeName"]);
+            let behind = find("persistentvolume", "/persistentvolumes", "", &name)?;
+            text(&behind["spec"]["csi"]["driver"])
+        }
+    };
+    if driver.is_empty() {
+        return Ok(Vec::new());
+    }
+    let driver = find("csidriver.storage.k8s.io", "storage.k8s.io/csidrivers", "", &driver)?;
+    let requests = items(&driver["spec"]["tokenRequests"]);
+    Ok(requests.map(|request| text(&request["audience"])).collect())
 }
 
 impl Bonds {

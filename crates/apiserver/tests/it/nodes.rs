@@ -272,3 +272,38 @@ async fn a_node_changes_itself_and_its_pods_and_nothing_of_others() {
         assert!(message.contains(why), "{method} {path}: {message}");
     }
 }
+
+#[tokio::test]
+async fn a_node_gets_tokens_for_the_audiences_of_drivers_and_of_its_roles() {
+    let api = Api::start().await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    api.post(accounts, json!({"metadata": {"name": "default"}})).await.ok();
+    let drivers = "/apis/storage.k8s.io/v1/csidrivers";
+    let driver = json!({"metadata": {"name": "keys.example.com"}, "spec": {"tokenRequests": [{"audience": "keys"}]}});
+    api.post(drivers, driver).await.ok();
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "serviceAccountName": "default",
+        "containers": [{"name": "c", "image": "i:1"}],
+        "volumes": [{"name": "v", "csi": {"driver": "keys.example.com"}}]}});
+    let pod = api.post("/api/v1/namespaces/default/pods", pod).await.ok();
+    let asked = async |audience: &str| {
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"]});
+        let request = json!({"spec": {"audiences": [audience], "boundObjectRef": bound}});
+        as_node(&api, "n1", "POST", &format!("{accounts}/default/token"), request).await
+    };
+    asked("keys").await.ok();
+    asked("bank").await.fails(
+        403,
+        "Forbidden",
+        "serviceaccounts \"default\" is forbidden: audience \"bank\" not found in pod spec volume, system:node:n1 is not \
+         authorized to request tokens for this audience",
+    );
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "bank"}, "rules": [{"apiGroups": [""], "resources": ["bank"],
+        "verbs": ["request-serviceaccounts-token-audience"], "resourceNames": ["default"]}]});
+    let binding = json!({"metadata": {"name": "bank"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "bank"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}]});
+    api.post(&format!("{rbac}/clusterroles"), role).await.ok();
+    api.post(&format!("{rbac}/clusterrolebindings"), binding).await.ok();
+    asked("bank").await.ok();
+}
