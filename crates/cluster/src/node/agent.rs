@@ -64,7 +64,19 @@ pub(super) struct Work {
     first_seen: Timestamp,
     /// A runtime call is under way, by container (empty: the sandbox).
     calls: usize,
+    /// What the runtime is asked of the sandbox: two calls at once would undo each other.
+    errand: Errand,
     stage: Stage,
+}
+
+/// What the runtime is doing to a pod's sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Errand {
+    Nothing,
+    /// It makes it, takes it down or removes it, and will answer.
+    UnderWay,
+    /// The machine died since it was asked: what the answer leaves is removed.
+    InVain,
 }
 
 /// How far the agent is with a pod.
@@ -356,6 +368,7 @@ impl Loop {
                 if !matches!(work.seen.sandbox, Sandbox::Failed { .. }) {
                     work.seen.sandbox = Sandbox::Creating;
                 }
+                work.errand = Errand::UnderWay;
                 Box::pin(async move { Done::Sandbox(uid, runtime.create_sandbox(pod).await) })
             }
             Action::Start { container, restarts } => {
@@ -391,9 +404,8 @@ impl Loop {
                 })
             }
             Action::StopSandbox => {
-                work.seen.sandbox = Sandbox::Stopping {
-                    addresses: work.seen.sandbox.addresses().to_vec(),
-                };
+                work.seen.sandbox = work.seen.sandbox.stopping();
+                work.errand = Errand::UnderWay;
                 Box::pin(async move { Done::SandboxStopped(uid, runtime.stop_sandbox(pod).await) })
             }
             Action::Release => return,
@@ -453,3 +465,5 @@ impl Loop {
 }
 
 mod inputs;
+#[cfg(test)]
+mod tests;

@@ -191,6 +191,12 @@ impl Sandbox {
             }
         }
     }
+
+    /// The same one while it is being taken down.
+    pub fn stopping(&self) -> Sandbox {
+        let addresses = self.addresses().to_vec();
+        Sandbox::Stopping { addresses }
+    }
 }
 
 impl Seen {

@@ -4,8 +4,8 @@
 
 use super::super::fault::Power;
 use super::{
-    Done, LEASE_RENEWAL, LONGEST_RETRY, Loop, Node, Notice, Pod, Presence, RETRY, Readiness, Running, RuntimeError,
-    STATUS_RENEWAL, Sandbox, Stage, State, Timer, What, Work, Written, after, api, plan,
+    Done, Errand, LEASE_RENEWAL, LONGEST_RETRY, Loop, Node, Notice, Pod, Presence, RETRY, Readiness, Running,
+    RuntimeError, STATUS_RENEWAL, Sandbox, Stage, State, Timer, What, Work, Written, after, api, plan,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -48,6 +48,7 @@ impl Loop {
             write_after: None,
             first_seen: self.clock.now(),
             calls: 0,
+            errand: Errand::Nothing,
             stage: Stage::Adopting,
         };
         self.pods.insert(uid.clone(), work);
@@ -132,6 +133,10 @@ impl Loop {
     /// The machine died: whatever ran does not run any more, and nobody saw how it ended.
     fn lose(&mut self, uid: &str, now: jiff::Timestamp) {
         let Some(work) = self.pods.get_mut(uid) else { return };
+        // What there is of it is not known yet: it is lost when that is.
+        if work.stage == Stage::Adopting {
+            return;
+        }
         for container in work.seen.containers.values_mut() {
             if let State::Running { id, since } | State::Stopping { id, since, .. } = &container.state {
                 container.state = State::Exited(plan::lost(id, *since, now));
@@ -139,15 +144,23 @@ impl Loop {
                 container.started = false;
             }
         }
-        work.seen.sandbox = Sandbox::Stopped {
-            addresses: work.seen.sandbox.addresses().to_vec(),
-        };
+        // Not stopped: a node that comes back at once would make a sandbox while the old one is being removed.
+        work.seen.sandbox = work.seen.sandbox.stopping();
+        match work.errand {
+            Errand::Nothing => self.remove_lost(uid),
+            Errand::UnderWay | Errand::InVain => work.errand = Errand::InVain,
+        }
+    }
+
+    /// Removes what a machine that died had of a pod.
+    fn remove_lost(&mut self, uid: &str) {
+        let Some(work) = self.pods.get_mut(uid) else { return };
+        work.errand = Errand::UnderWay;
+        work.calls += 1;
         let (runtime, uid) = (self.runtime.clone(), uid.to_owned());
         self.call(Box::pin(async move {
-            if let Err(error) = runtime.remove(&uid).await {
-                tracing::warn!(pod = %uid, %error, "could not end a pod of a node that was switched off");
-            }
-            Done::Stopped
+            let removed = runtime.remove(&uid).await;
+            Done::SandboxStopped(uid, removed)
         }));
     }
 
@@ -205,11 +218,15 @@ impl Loop {
                 if let Some(work) = self.pods.get_mut(&uid) {
                     work.seen = seen;
                     work.stage = Stage::Driven;
+                    let (node, left) = (work.node, work.seen.sandbox != Sandbox::Absent);
+                    if left && self.members[node].power == Power::Off {
+                        self.lose(&uid, now);
+                    }
                     self.dirty.insert(uid);
                 }
             }
             Done::Sandbox(uid, result) => {
-                let Some(work) = self.called(&uid) else { return };
+                let Some(work) = self.answered(&uid) else { return };
                 match result {
                     Ok(addresses) => work.seen.sandbox = Sandbox::Ready { addresses },
                     Err(error) => {
@@ -232,7 +249,7 @@ impl Loop {
             Done::Started(uid, name, restarts, result) => self.started(&uid, &name, restarts, result, now),
             Done::Stopped => {}
             Done::SandboxStopped(uid, result) => {
-                let Some(work) = self.called(&uid) else { return };
+                let Some(work) = self.answered(&uid) else { return };
                 let addresses = work.seen.sandbox.addresses().to_vec();
                 if let Err(error) = result {
                     tracing::warn!(pod = %uid, %error, "could not take a sandbox down");
@@ -260,6 +277,16 @@ impl Loop {
         work.calls = work.calls.saturating_sub(1);
         self.dirty.insert(uid.to_owned());
         Some(work)
+    }
+
+    /// The work whose sandbox the runtime has answered for, unless its machine died since it was asked.
+    fn answered(&mut self, uid: &str) -> Option<&mut Work> {
+        let work = self.called(uid)?;
+        if std::mem::replace(&mut work.errand, Errand::Nothing) == Errand::InVain {
+            self.remove_lost(uid);
+            return None;
+        }
+        self.pods.get_mut(uid)
     }
 
     fn started(

@@ -1,0 +1,135 @@
+//! The loop against a runtime that takes its time.
+
+use super::*;
+use crate::clock::MachineClock;
+use crate::node::fault::POWER_ANNOTATION;
+use crate::node::registration::{Capacity, Isolation, Role};
+use parking_lot::Mutex;
+use serde_json::json;
+use stead::cache::Change;
+use tokio::sync::Notify;
+
+/// Notes what it is asked, and answers slow questions when the test lets it.
+#[derive(Default)]
+struct Slow {
+    asked: Mutex<Vec<&'static str>>,
+    created: Notify,
+    removed: Notify,
+}
+
+#[async_trait::async_trait]
+impl Runtime for Slow {
+    fn scheme(&self) -> &'static str {
+        "slow"
+    }
+
+    async fn adopt(&self, _: &Pod) -> Seen {
+        Seen::default()
+    }
+
+    async fn known(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn create_sandbox(&self, _: Arc<Pod>) -> Result<Vec<IpAddr>, RuntimeError> {
+        self.asked.lock().push("create");
+        self.created.notified().await;
+        Ok(vec![IpAddr::from([198, 18, 0, 9])])
+    }
+
+    async fn start(&self, _: Arc<Pod>, _: String, _: u32) -> Result<Running, RuntimeError> {
+        self.asked.lock().push("start");
+        std::future::pending().await
+    }
+
+    async fn stop(&self, _: Arc<Pod>, _: String, _: String, _: Duration) {}
+
+    async fn stop_sandbox(&self, _: Arc<Pod>) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn remove(&self, _: &str) -> Result<(), RuntimeError> {
+        self.asked.lock().push("remove");
+        self.removed.notified().await;
+        Ok(())
+    }
+}
+
+struct Story {
+    runtime: Arc<Slow>,
+    state: Loop,
+}
+
+impl Story {
+    /// A node that has just heard of a pod. Its API does not answer, which no decision here depends on.
+    fn new() -> Story {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let voices = Voices::one(Client::try_from(nowhere).unwrap());
+        let runtime = Arc::new(Slow::default());
+        let node = NodeConfig {
+            name: "node-0".to_owned(),
+            role: Role::Only,
+            zone: "z".to_owned(),
+            address: IpAddr::from([127, 0, 0, 1]),
+            port: None,
+            capacity: Capacity::hollow(),
+            isolation: Isolation::default(),
+        };
+        let events = super::super::events::Recorder::silent();
+        let mut state = Loop::new(&voices, Arc::new(MachineClock), runtime.clone(), events, vec![node]);
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+            "spec": {"nodeName": "node-0", "containers": [{"name": "c", "image": "i"}]},
+        });
+        state.pod_change(Change::Created(Arc::new(serde_json::from_value(pod).unwrap())));
+        state.settle();
+        Story { runtime, state }
+    }
+
+    fn power(&mut self, power: Power) {
+        let node = json!({"metadata": {"name": "node-0", "annotations": {POWER_ANNOTATION: power.annotation()}}});
+        let node = match power {
+            Power::On => json!({"metadata": {"name": "node-0"}}),
+            Power::Off | Power::Partitioned => node,
+        };
+        self.state
+            .node_change(Change::Created(Arc::new(serde_json::from_value(node).unwrap())));
+        self.state.settle();
+    }
+
+    /// Lets tasks run until the runtime was asked all of this.
+    async fn expect(&mut self, asked: &[&str]) {
+        for _ in 0..100 {
+            while let Some(done) = self.state.jobs.try_join_next() {
+                self.state.joined(done);
+            }
+            self.state.settle();
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*self.runtime.asked.lock(), asked);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_comes_back_at_once_makes_no_sandbox_before_the_old_one_is_removed() {
+    let mut story = Story::new();
+    story.runtime.created.notify_one();
+    story.expect(&["create", "start"]).await;
+    story.power(Power::Off);
+    story.power(Power::On);
+    story.expect(&["create", "start", "remove"]).await;
+    story.runtime.removed.notify_one();
+    story.expect(&["create", "start", "remove", "create"]).await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_was_being_made_when_the_machine_died_is_removed_first() {
+    let mut story = Story::new();
+    story.power(Power::Off);
+    story.power(Power::On);
+    story.expect(&["create"]).await;
+    story.runtime.created.notify_one();
+    story.expect(&["create", "remove"]).await;
+    story.runtime.removed.notify_one();
+    story.expect(&["create", "remove", "create"]).await;
+}
