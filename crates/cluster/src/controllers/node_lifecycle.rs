@@ -9,7 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
+use parking_lot::Mutex;
 use serde_json::json;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use stead::{
@@ -20,6 +23,9 @@ use taints::Others;
 
 /// A node whose lease is older is taken for lost. Kubernetes waits as long.
 const GRACE: SignedDuration = SignedDuration::from_secs(50);
+/// Pods of a node that the cache does not show are left alone for so long, because the watch of nodes may be behind
+/// that of pods. Kubernetes waits as long.
+const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
 /// The reason of events about a node that was well until now, and about its pods.
 const NOT_READY: &str = "NodeNotReady";
 /// Where nodes keep their leases.
@@ -30,14 +36,18 @@ pub fn add_to(manager: &Manager) {
     let cache = manager.cache();
     let pods = cache.store::<Pod>();
     let by_node = pods.index(|pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect());
+    let nodes = cache.store::<Node>();
     let reconciler = Nodes {
-        nodes: cache.store(),
+        nodes: nodes.clone(),
         leases: cache.watch(Watch::all().fields(LEASES)),
         pods,
         by_node,
+        missed: Mutex::default(),
     };
     let controller = Controller::new("node-lifecycle", reconciler)
         .for_::<Node>()
+        // Whether pods are driven from a silent node depends on whether another one is well.
+        .watches_source(Source::<Node>::all().when(turns), move |_| silent(&nodes))
         .watches_source(Source::<Lease>::from(Watch::all().fields(LEASES)), |lease| {
             lease.metadata.name.as_deref().map(Key::cluster).into_iter().collect()
         })
@@ -64,25 +74,41 @@ fn arrives(change: &Change<Pod>) -> bool {
     place(old) != place(new) || pods::is_ready(old) != pods::is_ready(new)
 }
 
+/// Whether a node becomes well, or stops being so.
+fn turns(change: &Change<Node>) -> bool {
+    match change {
+        Change::Updated { old, new } => is_ready(old) != is_ready(new),
+        Change::Listed(node) | Change::Created(node) | Change::Deleted(node) => is_ready(node),
+    }
+}
+
+/// The nodes that are not well.
+fn silent(nodes: &Store<Node>) -> Vec<Key> {
+    let mut found = Vec::new();
+    nodes.for_each(|key, node| {
+        if !is_ready(node) {
+            found.push(key.clone());
+        }
+    });
+    found
+}
+
 struct Nodes {
     nodes: Store<Node>,
     leases: Store<Lease>,
     pods: Store<Pod>,
     by_node: stead::Index<Pod>,
+    /// Since when pods are seen on nodes that are not.
+    missed: Mutex<HashMap<Key, Timestamp>>,
 }
 
 impl Reconciler for Nodes {
     async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
         let pods = || self.pods.by_index(&self.by_node, key.name());
         let Some(node) = self.nodes.get(key) else {
-            // The node itself is gone, and nobody is left to say that its pods have ended.
-            if self.nodes.is_synced() {
-                for pod in pods() {
-                    abandoned::end(context, &pod, Cause::NodeGone).await?;
-                }
-            }
-            return Ok(Outcome::Settled);
+            return self.missing(context, key, &pods()).await;
         };
+        self.missed.lock().remove(key);
         let now = context.now();
         let silent_at = clock::after(self.renewed(key.name(), &node), GRACE);
         if silent_at <= now && lost(context, &node, now).await? == Found::News {
@@ -95,7 +121,8 @@ impl Reconciler for Nodes {
                 .patch(&*node, json!({"spec": {"taints": changed}}))
                 .await?;
         }
-        let mut next = left(silent_at, now);
+        // A node that is silent is looked at again when it speaks, or when something of it changes.
+        let mut next = (silent_at > now).then(|| left(silent_at, now));
         if let Some(since) = unready_since(&node) {
             unready(context, &pods(), since).await?;
         }
@@ -104,7 +131,7 @@ impl Reconciler for Nodes {
             for pod in pods.iter().filter(|pod| pods::is_active(pod)) {
                 match taints::leaves_at(pod, &wanted.expel) {
                     Some(at) if at <= now => expel(context, pod).await?,
-                    Some(at) => next = next.min(left(at, now)),
+                    Some(at) => next = Some(next.map_or(left(at, now), |earlier| earlier.min(left(at, now)))),
                     None => {}
                 }
             }
@@ -116,11 +143,40 @@ impl Reconciler for Nodes {
                 abandoned::end(context, pod, Cause::OutOfService).await?;
             }
         }
-        Ok(Outcome::CheckAgain(next.max(Duration::from_secs(1))))
+        Ok(match next {
+            Some(next) => Outcome::CheckAgain(next.max(Duration::from_secs(1))),
+            None => Outcome::Settled,
+        })
     }
 }
 
 impl Nodes {
+    /// Ends the pods of a node that is gone, since nobody is left to say that they have ended. That the cache does not
+    /// show the node proves nothing: it must stay so for a while, and the API server must say the same.
+    async fn missing(&self, context: &Context, key: &Key, pods: &[Arc<Pod>]) -> Result<Outcome, Error> {
+        if pods.is_empty() {
+            self.missed.lock().remove(key);
+            return Ok(Outcome::Settled);
+        }
+        let now = context.now();
+        let since = *self.missed.lock().entry(key.clone()).or_insert(now);
+        let due = clock::after(since, QUARANTINE);
+        if now < due {
+            return Ok(Outcome::CheckAgain(left(due, now)));
+        }
+        let live: Api<Node> = Api::all(context.client());
+        let found = live.get_metadata_opt(key.name()).await;
+        let found = found.map_err(|error| Error::api(format!("get node {key}"), error))?;
+        if found.is_none() {
+            for pod in pods {
+                abandoned::end(context, pod, Cause::NodeGone).await?;
+            }
+        }
+        // Of a node that is there the watch will tell; pods that come later have a time of their own.
+        self.missed.lock().remove(key);
+        Ok(Outcome::Settled)
+    }
+
     fn others(&self) -> Others {
         let mut all = Others::AllSilent;
         self.nodes.for_each(|_, node| {

@@ -95,9 +95,11 @@ impl Loop {
                 self.set_power(index, Power::asked_of(&node));
             }
             Change::Deleted(node) => {
-                // A node whose object was deleted registers again, as long as its agent runs.
+                // A node whose object was deleted registers again, as long as its machine runs.
                 let name = node.metadata.name.as_deref().unwrap_or_default();
-                if let Some(index) = self.by_name.get(name).copied() {
+                if let Some(index) = self.by_name.get(name).copied()
+                    && self.members[index].power != Power::Off
+                {
                     self.register(index);
                 }
             }

@@ -54,6 +54,27 @@ async fn pods_of_a_lost_node_move_after_their_patience() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_is_taken_for_lost_only_when_its_node_stays_away() {
+    let cluster = cluster().await;
+    for (name, node) in [("early", "late"), ("lost", "never")] {
+        let mut pod = template(name, json!({}));
+        pod["metadata"]["name"] = json!(name);
+        pod["spec"]["nodeName"] = json!(node);
+        cluster.create("pods", pod).await.expect("a pod");
+    }
+    cluster.pass(Duration::from_secs(30)).await;
+    for name in ["early", "lost"] {
+        let pod = cluster.get(&format!("pods/{name}")).await.expect("nodes may be seen later");
+        assert_eq!(pod["status"]["phase"], "Pending");
+    }
+    let node = json!({"metadata": {"name": "late"}});
+    cluster.create("nodes", node).await.expect("a node");
+    gone(&cluster, "pods/lost", minutes(1)).await;
+    let early = cluster.get("pods/early").await.expect("its node is there");
+    assert_eq!(early["status"]["phase"], "Pending");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_short_outage_moves_nothing() {
     let cluster = cluster().await;
     web(&cluster, 6).await;
