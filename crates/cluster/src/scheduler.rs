@@ -63,12 +63,15 @@ pub fn add_to(manager: &Manager) {
         stuck: stuck.clone(),
     };
     let (by_node, by_pod, by_room, by_claim) = (stuck.clone(), stuck.clone(), stuck.clone(), stuck.clone());
-    let (by_volume, by_class, by_namespace) = (stuck.clone(), stuck.clone(), stuck);
+    let (by_volume, by_class, by_namespace, leaves) = (stuck.clone(), stuck.clone(), stuck.clone(), stuck);
     let controller = Controller::new("scheduler", reconciler)
         .for_source(Source::<Pod>::all().when(concerns))
         // Space may have come free, or a place become acceptable: what found none is looked at again.
         .watches_source(Source::<Node>::all().when(matters), move |_| by_node.all())
-        .watches_source(Source::<Pod>::all().when(makes_room), move |_| by_room.all())
+        .watches_source(
+            Source::<Pod>::all().when(move |change| leaves.is_room(change)),
+            move |_| by_room.all(),
+        )
         .watches_source(Source::<Pod>::all().when(is_new_company), move |_| by_pod.concerned())
         .watches::<PersistentVolumeClaim>(move |_| by_claim.all())
         .watches::<PersistentVolume>(move |_| by_volume.all())
@@ -98,6 +101,8 @@ struct Waiters {
     all: BTreeSet<Key>,
     /// Those whose place depends on where other pods are.
     concerned: BTreeSet<Key>,
+    /// Those that count on a node already, and are not yet seen there.
+    placing: BTreeSet<Key>,
 }
 
 impl Stuck {
@@ -118,8 +123,30 @@ impl Stuck {
         waiters.all.insert(key.clone());
     }
 
+    /// From now on the pod takes space on a node.
+    fn place(&self, key: &Key) {
+        self.0.lock().placing.insert(key.clone());
+    }
+
+    /// Whether a pod's change gives something free on a node: it went, it ended, or it asks for something else. One that
+    /// never had a place gives nothing, and must not wake all who wait.
+    fn is_room(&self, change: &Change<Pod>) -> bool {
+        let had_place = |pod: &Pod| {
+            is_placed(pod) || ledger::nominated_node(pod).is_some() || self.0.lock().placing.contains(&Key::of(pod))
+        };
+        match change {
+            Change::Deleted(pod) => had_place(pod),
+            Change::Listed(_) | Change::Created(_) => false,
+            Change::Updated { old, new } => {
+                let left = is_active(old) && !is_active(new);
+                left && had_place(old) || is_placed(old) && old.spec != new.spec
+            }
+        }
+    }
+
     fn remove(&self, key: &Key) {
         let mut waiters = self.0.lock();
+        waiters.placing.remove(key);
         waiters.all.remove(key);
         waiters.concerned.remove(key);
     }
@@ -132,18 +159,6 @@ fn looks_at_others(pod: &Pod) -> bool {
     let affinity = spec.affinity.as_ref();
     affinity.is_some_and(|all| all.pod_affinity.is_some() || all.pod_anti_affinity.is_some())
         || spec.topology_spread_constraints.iter().flatten().next().is_some()
-}
-
-/// Whether a pod's change gives something free on its node: it went, it ended, or it asks for something else.
-fn makes_room(change: &Change<Pod>) -> bool {
-    match change {
-        Change::Deleted(_) => true,
-        Change::Listed(_) | Change::Created(_) => false,
-        Change::Updated { old, new } => {
-            let left = is_active(old) && !is_active(new);
-            left || is_placed(old) && old.spec != new.spec
-        }
-    }
 }
 
 /// Whether a pod's change is a pod more, or another one, for those that look at where others are.
@@ -217,6 +232,7 @@ impl Reconciler for Scheduler {
                 }
             }
             Ok(node) => {
+                self.stuck.place(key);
                 self.bind(context, &pod, &node).await?;
                 self.stuck.remove(key);
             }

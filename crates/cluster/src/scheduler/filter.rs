@@ -42,6 +42,12 @@ impl<'a> World<'a> {
             ports: host_ports(pod),
         }
     }
+
+    /// Whether what is known of all nodes could be otherwise if pods went. What a single node has room for is not
+    /// known here.
+    pub fn rests_on_pods(&self) -> bool {
+        self.occupied.is_some() || self.spread.has_limits() || !self.affinity.is_indifferent()
+    }
 }
 
 /// Why a node does not do, and whether that could change if pods of it went.

@@ -245,7 +245,8 @@ impl Ledger {
     }
 }
 
-fn nominated_node(pod: &Pod) -> Option<&str> {
+/// Where room is kept for a pod.
+pub fn nominated_node(pod: &Pod) -> Option<&str> {
     let name = pod.status.as_ref()?.nominated_node_name.as_deref()?;
     (!name.is_empty()).then_some(name)
 }

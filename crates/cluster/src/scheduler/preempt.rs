@@ -25,6 +25,10 @@ pub struct Candidate {
     violations: usize,
 }
 
+/// Of so many nodes where room could be made the best is taken, as on Kubernetes: at least this many, and no fewer than
+/// a tenth of all. Nobody else gets a node while they are compared.
+const FEWEST_COMPARED: usize = 100;
+
 /// The importance of a pod.
 pub fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
@@ -45,9 +49,12 @@ pub fn preempt(pod: &Pod, needs: &[Need], cluster: &Cluster<'_>, refused: &Refus
     }
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<Candidate> = None;
+    let mut compared = 0;
+    let most = FEWEST_COMPARED.max(refused.total / 10);
+    let world = filter::World::new(pod, nodes.values(), needs, cluster.namespaces);
     for (name, refusal) in &refused.by_node {
         let found = match (nodes.get(name), refusal.hope) {
-            (Some(info), Hope::IfPodsGo) => on_node(pod, needs, cluster, (name, info)),
+            (Some(info), Hope::IfPodsGo) => on_node(pod, &world, cluster, (name, info)),
             _ => Err(Refusal {
                 reasons: vec![Reason("Preemption is not helpful for scheduling".to_string())],
                 hope: Hope::None,
@@ -57,6 +64,11 @@ pub fn preempt(pod: &Pod, needs: &[Need], cluster: &Cluster<'_>, refused: &Refus
             Ok(candidate) => {
                 if best.as_ref().is_none_or(|best| cost(&candidate) < cost(best)) {
                     best = Some(candidate);
+                }
+                compared += 1;
+                // A node where a budget is broken is taken only if there is no other at all.
+                if compared >= most && best.as_ref().is_some_and(|best| best.violations == 0) {
+                    break;
                 }
             }
             Err(refusal) => {
@@ -126,7 +138,7 @@ fn started(pod: &Pod) -> Option<Timestamp> {
 /// The fewest and least important pods of one node that have to go.
 fn on_node(
     pod: &Pod,
-    needs: &[Need],
+    world: &filter::World<'_>,
     cluster: &Cluster<'_>,
     (name, info): (&str, &NodeInfo),
 ) -> Result<Candidate, Refusal> {
@@ -149,11 +161,14 @@ fn on_node(
         remove(&mut trial, other);
     }
     let fits = |trial: &NodeInfo| {
+        if !world.rests_on_pods() {
+            return filter::check(pod, trial, world);
+        }
         let seen = cluster
             .nodes
             .iter()
             .map(|(known, info)| if known == name { trial } else { info });
-        let world = filter::World::new(pod, seen, needs, cluster.namespaces);
+        let world = filter::World::new(pod, seen, world.needs, cluster.namespaces);
         filter::check(pod, trial, &world)
     };
     fits(&trial)?;

@@ -1,6 +1,7 @@
 //! Which node is chosen, and what is said when none is.
 
 use super::ledger::Ledger;
+use super::{Change, Key, Stuck};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
@@ -191,6 +192,28 @@ fn the_node_with_the_smallest_loss_is_taken() {
     assert_eq!(room(&mut ledger, &important(10, "2"), &[]).unwrap(), "b: two one");
     full(&mut ledger, "c", &["three 2 2"]);
     assert_eq!(room(&mut ledger, &important(10, "2"), &[]).unwrap(), "c: three");
+}
+
+#[test]
+fn a_hundred_nodes_are_compared_and_no_more_when_one_of_them_will_do() {
+    let mut ledger = Ledger::default();
+    for number in 0..150 {
+        let priority = if number == 120 { 1 } else { 5 };
+        let name = format!("n{number:03}");
+        full(&mut ledger, &name, &[&format!("on-{name} {priority} 2")]);
+    }
+    assert_eq!(room(&mut ledger, &important(10, "2"), &[]).unwrap(), "n000: on-n000");
+}
+
+#[test]
+fn a_pod_that_never_had_a_place_gives_none_free() {
+    let stuck = Stuck::default();
+    let gone = |pod: &Arc<Pod>| stuck.is_room(&Change::Deleted(pod.clone()));
+    let waiting = pod("waiting", json!({}));
+    assert!(!gone(&waiting));
+    assert!(gone(&pod("placed", json!({"nodeName": "a"}))));
+    stuck.place(&Key::of(&*waiting));
+    assert!(gone(&waiting), "it counted on its node before anybody saw it there");
 }
 
 #[test]

@@ -191,6 +191,11 @@ impl Affinity {
         }
     }
 
+    /// Whether no pod, wherever it is, makes a difference.
+    pub fn is_indifferent(&self) -> bool {
+        self.attracted.is_empty() && self.repelled.0.is_empty() && self.refused.0.is_empty()
+    }
+
     pub fn check(&self, node: &Node) -> Option<(Reason, Hope)> {
         let there = |(term, places): &(Term, BTreeSet<String>)| term.place(node).is_some_and(|at| places.contains(at));
         let attracted = self.attracted.iter().all(there)

@@ -40,6 +40,11 @@ impl Spread {
         Spread { hard, soft }
     }
 
+    /// Whether any place can be refused.
+    pub fn has_limits(&self) -> bool {
+        !self.hard.is_empty()
+    }
+
     /// Whether a hard constraint refuses a node.
     pub fn check(&self, node: &Node) -> Option<(Reason, Hope)> {
         for constraint in &self.hard {
