@@ -147,12 +147,13 @@ impl Deployments {
 
     /// With Recreate the new pods wait until the last old one is gone.
     fn may_create_new(&self, deployment: &Deployment, sets: &Sets) -> bool {
-        !rolling::is_recreate(deployment) || (rolling::total(sets.old.iter()) == 0 && !self.old_pods_left(sets))
+        !rolling::is_recreate(deployment)
+            || (rolling::total(sets.old.iter()) == 0 && self.old_pods(sets) == rolling::OldPods::Gone)
     }
 
     fn strategy(&self, deployment: &Deployment, sets: &Sets) -> Vec<rolling::Scale> {
         if rolling::is_recreate(deployment) {
-            return rolling::recreate(deployment, sets, self.old_pods_left(sets));
+            return rolling::recreate(deployment, sets, self.old_pods(sets));
         }
         if rolling::is_scaled(deployment, sets) {
             let shares = rolling::spread(deployment, sets);
@@ -163,9 +164,12 @@ impl Deployments {
         rolling::rolling(deployment, sets)
     }
 
-    fn old_pods_left(&self, sets: &Sets) -> bool {
+    fn old_pods(&self, sets: &Sets) -> rolling::OldPods {
         let uids = sets.old.iter().filter_map(|set| set.metadata.uid.as_deref());
-        uids.flat_map(|uid| self.pods.owned_by(uid))
-            .any(|pod| !pods::has_ended(&pod))
+        let mut all = uids.flat_map(|uid| self.pods.owned_by(uid));
+        match all.any(|pod| !pods::has_ended(&pod)) {
+            true => rolling::OldPods::Left,
+            false => rolling::OldPods::Gone,
+        }
     }
 }

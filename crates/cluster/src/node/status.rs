@@ -33,7 +33,6 @@ pub fn of(question: &Question<'_>, host: &Host) -> PodStatus {
     let old = shape.pod.status.clone().unwrap_or_default();
     let ends = purpose(question) == Purpose::End;
     let (phase, reason, message) = phase(question);
-    let finished = ["Succeeded", "Failed"].contains(&phase);
     let writer = Writer {
         shape,
         seen,
@@ -80,7 +79,7 @@ pub fn of(question: &Question<'_>, host: &Host) -> PodStatus {
         .filter_map(|name| Some(shape.find(name)?.into_owned()))
         .collect();
     status.ephemeral_container_statuses = statuses(debuggers.iter().collect());
-    status.conditions = Some(conditions(question, &old, &status, finished));
+    status.conditions = Some(conditions(question, &old, &status));
     status
 }
 
@@ -310,7 +309,7 @@ fn go_duration(seconds: u32) -> String {
 /// True, or false with a reason and a message.
 type Verdict = Result<Option<&'static str>, (&'static str, String)>;
 
-fn conditions(question: &Question<'_>, old: &PodStatus, new: &PodStatus, finished: bool) -> Vec<PodCondition> {
+fn conditions(question: &Question<'_>, old: &PodStatus, new: &PodStatus) -> Vec<PodCondition> {
     let Question { shape, seen, .. } = question;
     let succeeded = new.phase.as_deref() == Some("Succeeded");
     let sandbox: Verdict = match seen.sandbox {
@@ -325,7 +324,7 @@ fn conditions(question: &Question<'_>, old: &PodStatus, new: &PodStatus, finishe
             format!("containers with incomplete status: [{}]", names.join(" ")),
         )),
     };
-    let containers = containers_ready(shape, new, finished);
+    let containers = containers_ready(shape, new);
     let ready = containers.clone().and_then(|()| gates(shape, old));
     let as_verdict = |result: Result<(), (&'static str, String)>| result.map(|()| None);
     [
@@ -339,14 +338,11 @@ fn conditions(question: &Question<'_>, old: &PodStatus, new: &PodStatus, finishe
     .collect()
 }
 
-fn containers_ready(shape: &Shape<'_>, new: &PodStatus, finished: bool) -> Result<(), (&'static str, String)> {
-    if finished {
-        let reason = if new.phase.as_deref() == Some("Failed") {
-            "PodFailed"
-        } else {
-            "PodCompleted"
-        };
-        return Err((reason, String::new()));
+fn containers_ready(shape: &Shape<'_>, new: &PodStatus) -> Result<(), (&'static str, String)> {
+    match new.phase.as_deref() {
+        Some("Failed") => return Err(("PodFailed", String::new())),
+        Some("Succeeded") => return Err(("PodCompleted", String::new())),
+        _ => {}
     }
     let statuses = new.container_statuses.iter().flatten().chain(
         new.init_container_statuses

@@ -126,8 +126,15 @@ pub fn rolling(deployment: &Deployment, sets: &Sets) -> Vec<Scale> {
     scales
 }
 
+/// Whether pods of an earlier version are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OldPods {
+    Left,
+    Gone,
+}
+
 /// The next step of a Recreate: first the old ones to nought, then the new one in full.
-pub fn recreate(deployment: &Deployment, sets: &Sets, old_pods_left: bool) -> Vec<Scale> {
+pub fn recreate(deployment: &Deployment, sets: &Sets, old_pods: OldPods) -> Vec<Scale> {
     let shrinking: Vec<Scale> = sets
         .old
         .iter()
@@ -137,7 +144,7 @@ pub fn recreate(deployment: &Deployment, sets: &Sets, old_pods_left: bool) -> Ve
             replicas: 0,
         })
         .collect();
-    if !shrinking.is_empty() || old_pods_left {
+    if !shrinking.is_empty() || old_pods == OldPods::Left {
         return shrinking;
     }
     let desired = desired(deployment);

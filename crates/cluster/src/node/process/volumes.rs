@@ -87,7 +87,7 @@ impl Volumes<'_> {
         }
         if let Some(used) = protection::claim_of(self.shape.pod, volume) {
             let place = self.claim(&used).await?;
-            self.share(&place)?;
+            self.share(&place).await?;
             return Ok(place);
         }
         let in_memory = volume.empty_dir.as_ref().and_then(|empty| empty.medium.as_deref()) == Some("Memory");
@@ -99,7 +99,7 @@ impl Volumes<'_> {
         if volume.empty_dir.is_some() {
             // Any user of the pod may write here.
             let _ = std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777));
-            self.share(&place)?;
+            self.share(&place).await?;
             return Ok(place);
         }
         let mut files = Files::new();
@@ -155,12 +155,16 @@ impl Volumes<'_> {
     }
 
     /// Gives a volume that pods write to the pod's group. Only root can give files away.
-    fn share(&self, place: &Path) -> Result<(), RuntimeError> {
-        match self.group().filter(|_| nix::unistd::geteuid().is_root()) {
-            Some(group) => ownership::give(place, group)
-                .map_err(|error| mount_error(format!("fsGroup of {}: {error}", place.display()))),
-            None => Ok(()),
-        }
+    async fn share(&self, place: &Path) -> Result<(), RuntimeError> {
+        let Some(group) = self.group().filter(|_| nix::unistd::geteuid().is_root()) else {
+            return Ok(());
+        };
+        let own = place.to_owned();
+        // It may be a walk through millions of files, and other pods wait on this thread.
+        let given = tokio::task::spawn_blocking(move || ownership::give(&own, group)).await;
+        given
+            .unwrap_or_else(|error| Err(error.into()))
+            .map_err(|error| mount_error(format!("fsGroup of {}: {error}", place.display())))
     }
 
     /// Adds the data of an object to the files.
