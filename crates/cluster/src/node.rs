@@ -129,8 +129,12 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
     }
     let room = services::pass::room();
     let hosts: Vec<(String, IpAddr)> = nodes.iter().map(|node| (node.name.clone(), node.address)).collect();
+    let watches = follow::Watches::new(voices.proxy.clone());
+    let followed = services::follow(&watches);
+    let known_services = followed.store.clone();
     let proxy = services::Proxy {
-        client: voices.proxy.clone(),
+        watches,
+        services: followed,
         network: network.clone(),
         nodes: hosts.iter().map(|(_, address)| *address).collect(),
         room: room.clone(),
@@ -149,6 +153,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         capacity: first.map_or_else(Capacity::hollow, |node| node.capacity.clone()),
         cgroups,
         hosts,
+        services: known_services,
         room,
         folder,
     });

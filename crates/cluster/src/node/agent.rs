@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 /// Writes under way at once; more would only queue in the API server.
 const WRITES_AT_ONCE: usize = 64;
 /// How long a pod's first status may wait for its containers, to save the write in between.
-const FIRST_STATUS_PATIENCE: Duration = Duration::from_millis(100);
+const FIRST_STATUS_PATIENCE: Duration = Duration::from_millis(250);
 /// The wait after a failed API write or sandbox.
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest wait between two tries to make a sandbox.

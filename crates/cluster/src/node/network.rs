@@ -5,10 +5,12 @@
 //! Elsewhere pods share the machine's network, with one loopback address each.
 
 mod bridge;
+mod held;
 mod spares;
 
-use super::process::spec::{ProcessId, Processes};
+use super::process::spec::{Processes, SandboxRecord};
 use bridge::Bridge;
+use held::Held;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -28,8 +30,8 @@ pub enum Network {
 /// A pod that is connected.
 pub struct Attached {
     pub address: IpAddr,
-    /// The process that holds the pod's namespaces, if it has any.
-    pub holder: Option<ProcessId>,
+    /// The process that holds the pod's namespaces, if it has any; to be let go when it is written down.
+    pub holder: Option<Held>,
 }
 
 /// Addresses that are given to pods.
@@ -97,7 +99,7 @@ impl Network {
             }
         };
         // Until the agent has adopted the pods that run, nobody else may get their addresses.
-        let recorded = spares::sandboxes(folder).flat_map(|sandbox| sandbox.addresses);
+        let recorded = sandboxes(folder).flat_map(|sandbox| sandbox.addresses);
         recorded.for_each(|address| network.adopt(address));
         network
     }
@@ -147,11 +149,11 @@ impl Network {
     }
 
     /// Disconnects a pod.
-    pub fn detach(&self, address: IpAddr, holder: Option<ProcessId>) {
-        if let Some(holder) = holder {
-            holder.kill_group();
+    pub fn detach(&self, attached: Attached) {
+        if let Some(holder) = attached.holder {
+            holder.end();
         }
-        self.give_back(address);
+        self.give_back(attached.address);
     }
 
     /// Lets another pod have an address that nobody uses any more.
@@ -220,6 +222,12 @@ impl Network {
             Network::Loopback(_) => None,
         }
     }
+}
+
+/// The sandboxes of pods that are written down in a folder and still have their addresses.
+fn sandboxes(folder: &Path) -> impl Iterator<Item = SandboxRecord> {
+    let pods = std::fs::read_dir(folder.join("pods")).into_iter().flatten().flatten();
+    pods.filter_map(|pod| SandboxRecord::attached(&pod.path().join("sandbox.json")))
 }
 
 /// Ends what holds the network that `folder` describes.

@@ -45,7 +45,7 @@ use cgroups::Cgroups;
 pub use ending::end_all;
 use ending::{Ended, end_pod, exit_of, remove_folder};
 use images::Catalogue;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
 pub use reach::Mode;
@@ -55,6 +55,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use stead::Store;
 use tokio::task::AbortHandle;
 
 /// Runs containers as processes.
@@ -69,6 +70,8 @@ pub struct Process {
     pub cgroups: Cgroups,
     /// The nodes and their addresses.
     pub hosts: Vec<(String, IpAddr)>,
+    /// What containers find in their environment of Services.
+    pub services: Store<Service>,
     /// A permit for each connection that is passed on to pods.
     pub room: crate::node::services::pass::Room,
     /// Where everything about pods is kept.
@@ -108,6 +111,7 @@ pub struct Settings {
     pub capacity: Capacity,
     pub cgroups: Cgroups,
     pub hosts: Vec<(String, IpAddr)>,
+    pub services: Store<Service>,
     pub room: crate::node::services::pass::Room,
     pub folder: PathBuf,
 }
@@ -124,6 +128,7 @@ impl Process {
             capacity,
             cgroups,
             hosts,
+            services,
             room,
             folder,
         } = settings;
@@ -137,6 +142,7 @@ impl Process {
             capacity,
             cgroups,
             hosts,
+            services,
             room,
             folder,
             runs: Mutex::default(),
@@ -325,22 +331,29 @@ impl Runtime for Process {
         std::fs::create_dir_all(folder.join("containers")).map_err(failed)?;
         // One that died is taken down first: its address is free again.
         self.detach(&folder);
-        self.prepare_volumes(&pod).await?;
         let hostname = shape.spec.hostname.as_deref().unwrap_or(shape.name());
         let hostname: String = hostname.chars().take(63).collect();
         let processes = launch::processes(&shape);
-        let attached = match shape.uses_host_network() {
-            true => self.network.attach_to_machine(self.host_of(&pod), processes).await,
-            false => self.network.attach(&hostname, processes).await,
+        let attached = async {
+            match shape.uses_host_network() {
+                true => self.network.attach_to_machine(self.host_of(&pod), processes).await,
+                false => self.network.attach(&hostname, processes).await,
+            }
         };
+        // Neither needs the other, and both wait: for the API, and for the kernel.
+        let (prepared, attached) = tokio::join!(self.prepare_volumes(&pod), attached);
         let attached = attached.map_err(failed)?;
+        if let Err(error) = prepared {
+            self.network.detach(attached);
+            return Err(error);
+        }
         let addresses = vec![attached.address];
         let record = SandboxRecord {
             uid: shape.uid().to_owned(),
             namespace: shape.namespace().to_owned(),
             name: shape.name().to_owned(),
             addresses: addresses.clone(),
-            holder: attached.holder,
+            holder: attached.holder.as_ref().map(|held| held.process),
             detached: false,
         };
         let stored = match self.open_host_ports(&shape, attached.address).await {
@@ -349,8 +362,11 @@ impl Runtime for Process {
         };
         if let Err(error) = stored {
             self.host_ports.lock().remove(shape.uid());
-            self.network.detach(attached.address, attached.holder);
+            self.network.detach(attached);
             return Err(failed(error));
+        }
+        if let Some(held) = attached.holder {
+            held.let_go().map_err(failed)?;
         }
         self.write_hosts(&shape, attached.address).map_err(failed)?;
         self.refresh_volumes(pod.clone());

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pass::Route;
-pub use proxy::{Proxy, run};
+pub(crate) use proxy::{Proxy, follow, run};
 
 /// A namespaced name.
 pub type Key = (String, String);

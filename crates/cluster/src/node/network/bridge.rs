@@ -3,9 +3,9 @@
 //! One thread lives in that namespace for good, with a small runtime: sockets made on it reach pods, and pods
 //! reach sockets that listen on it. Interfaces are made by netlink, so that no program has to be installed.
 
-use super::spares::{self, Spares};
+use super::held::{Held, hold};
+use super::spares::{Spare, Spares};
 use super::{Addresses, Attached};
-use crate::node::process::entry::VERB;
 use crate::node::process::spec::{ProcessId, Processes, load, store};
 use futures::FutureExt;
 use nix::sched::{CloneFlags, setns};
@@ -15,9 +15,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
-use std::process::Stdio;
-use tokio::io::AsyncReadExt;
+use std::path::{Path, PathBuf};
 use tokio_util::task::AbortOnDropHandle;
 
 /// The bridge's own address: the pods' way to Services and to DNS.
@@ -35,7 +33,9 @@ pub struct Bridge {
     /// The runtime on the machine's own network.
     home: tokio::runtime::Handle,
     links: Handle,
-    own: std::path::PathBuf,
+    own: PathBuf,
+    /// Where the cluster keeps its records.
+    folder: PathBuf,
     pub(super) addresses: Addresses,
     pub(super) spares: Spares,
 }
@@ -55,8 +55,10 @@ impl Bridge {
         let holder = match load::<ProcessId>(&record).filter(|holder| holder.is_alive()) {
             Some(holder) => holder,
             None => {
-                let holder = hold(own, "net", None).await?;
+                let held = hold(own, folder, "net", None).await?;
+                let holder = held.process;
                 store(&record, &holder)?;
+                held.let_go()?;
                 holder
             }
         };
@@ -67,14 +69,14 @@ impl Bridge {
             .spawn(move || live_inside(space, sender))?;
         let (runtime, links) = receiver.await.map_err(io::Error::other)??;
         let addresses = Addresses::new(Ipv4Addr::new(198, 18, 0, 2), 0xfff0);
-        let spares = Spares::open(folder);
         Ok(Bridge {
             runtime,
             home: tokio::runtime::Handle::current(),
             links,
             own: own.to_owned(),
+            folder: folder.to_owned(),
             addresses,
-            spares,
+            spares: Spares::default(),
         })
     }
 
@@ -122,44 +124,40 @@ impl Bridge {
         if processes == Processes::Pod {
             return None;
         }
-        let spare = self.spares.take()?;
-        match rename(spare.holder, hostname.to_owned()).await {
+        let dead = |address| self.addresses.give_back(IpAddr::V4(address));
+        let Spare { held, address } = self.spares.take(dead)?;
+        match rename(held.process, hostname.to_owned()).await {
             Ok(()) => Some(Attached {
-                address: IpAddr::V4(spare.address),
-                holder: Some(spare.holder),
+                address: IpAddr::V4(address),
+                holder: Some(held),
             }),
             Err(error) => {
                 tracing::debug!(%error, "a spare sandbox could not be used");
-                spare.holder.kill_group();
-                self.addresses.give_back(IpAddr::V4(spare.address));
+                held.end();
+                self.addresses.give_back(IpAddr::V4(address));
                 None
             }
         }
     }
 
     /// Makes a sandbox for containers with processes of their own.
-    pub(super) async fn sandbox(&self, hostname: Option<&str>, address: Ipv4Addr) -> io::Result<ProcessId> {
+    pub(super) async fn sandbox(&self, hostname: Option<&str>, address: Ipv4Addr) -> io::Result<Held> {
         self.sandbox_of("net,ipc,uts", hostname, address).await
     }
 
-    async fn sandbox_of(&self, spaces: &str, hostname: Option<&str>, address: Ipv4Addr) -> io::Result<ProcessId> {
-        let holder = hold(&self.own, spaces, hostname).await?;
-        match self.connect_pod(holder, address).await {
-            Ok(()) => Ok(holder),
-            Err(error) => {
-                holder.kill_group();
-                Err(error)
-            }
-        }
+    async fn sandbox_of(&self, spaces: &str, hostname: Option<&str>, address: Ipv4Addr) -> io::Result<Held> {
+        let held = hold(&self.own, &self.folder, spaces, hostname).await?;
+        self.connect_pod(held.process, address).await?;
+        Ok(held)
     }
 
     /// Holds what containers share of a pod that has no network of its own.
-    pub async fn hold_without_network(&self, processes: Processes) -> io::Result<ProcessId> {
+    pub async fn hold_without_network(&self, processes: Processes) -> io::Result<Held> {
         let spaces = match processes {
             Processes::Pod => "ipc,pid",
             Processes::Own | Processes::Host => "ipc",
         };
-        hold(&self.own, spaces, None).await
+        hold(&self.own, &self.folder, spaces, None).await
     }
 
     async fn connect_pod(&self, holder: ProcessId, address: Ipv4Addr) -> io::Result<()> {
@@ -212,30 +210,6 @@ impl Bridge {
         })
         .await?
     }
-}
-
-/// Starts a process that holds new namespaces.
-async fn hold(own: &Path, spaces: &str, hostname: Option<&str>) -> io::Result<ProcessId> {
-    let mut command = tokio::process::Command::new(own);
-    command.args([VERB, "hold", spaces]).args(hostname);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut child = command.spawn()?;
-    let mut answer = [0; 3];
-    let mut out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
-    if out.read_exact(&mut answer).await.is_err() {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "namespaces are not permitted",
-        ));
-    }
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-    // Somebody has to take its exit code, or it stays in the process table.
-    tokio::spawn(async move { child.wait().await });
-    pid.and_then(ProcessId::of)
-        .ok_or_else(|| io::Error::other("the holder of a namespace ended at once"))
 }
 
 /// Gives the machine of a sandbox its name.
@@ -320,7 +294,6 @@ async fn address(links: &Handle, name: &str, address: Ipv4Addr) -> io::Result<()
 }
 
 pub fn end(folder: &Path) {
-    spares::end(folder);
     let record = folder.join(RECORD);
     if let Some(holder) = load::<ProcessId>(&record) {
         holder.kill_group();

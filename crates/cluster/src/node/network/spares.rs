@@ -2,71 +2,53 @@
 //!
 //! A network namespace with its interfaces takes longer to make than everything else that a small pod needs, and none of
 //! it depends on the pod but its name. So a few are kept ready, made when nothing else is going on, and a pod that
-//! starts only gives one its name. They are written down like everything that runs: after a kill -9 they are found.
+//! starts only gives one its name. Until then they end with this process (see `held`), however it ends.
 
-use super::Network;
 use super::bridge::Bridge;
-use crate::node::process::spec::{ProcessId, SandboxRecord, load, store};
+use super::held::Held;
+use super::{Attached, Network};
+use futures::FutureExt;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// How many are kept: a small Deployment starts at once, and idle clusters hold little.
-const KEPT: usize = 3;
+/// How many are kept: two small Deployments start at once, and idle clusters hold little.
+const KEPT: usize = 6;
 /// Pods that start need the processor more than those that may come.
-const QUIET: Duration = Duration::from_millis(500);
+const QUIET: Duration = Duration::from_millis(120);
 /// A look in between, for nothing that should happen.
 const IDLE: Duration = Duration::from_secs(3600);
 /// The pause after one could not be made.
 const RETRY: Duration = Duration::from_secs(10);
-const RECORD: &str = "spares.json";
 
 /// A sandbox that no pod has.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Spare {
-    pub holder: ProcessId,
+    pub held: Held,
     pub address: Ipv4Addr,
 }
 
 /// Those that are ready.
+#[derive(Default)]
 pub struct Spares {
     ready: Mutex<Vec<Spare>>,
-    taken: Notify,
-    record: PathBuf,
+    /// A pod has asked for one, whether there was any or not.
+    asked: Notify,
 }
 
 impl Spares {
-    /// None at first; those of an earlier agent that became no pod's are ended.
-    pub fn open(folder: &Path) -> Spares {
-        end(folder);
-        Spares {
-            ready: Mutex::default(),
-            taken: Notify::new(),
-            record: folder.join(RECORD),
-        }
-    }
-
-    /// One that lives, if there is one.
-    pub fn take(&self) -> Option<Spare> {
-        let found = loop {
+    /// One that lives, if there is one. `dead` hears the addresses of those that do not.
+    pub fn take(&self, mut dead: impl FnMut(Ipv4Addr)) -> Option<Spare> {
+        self.asked.notify_one();
+        loop {
             let spare = self.ready.lock().pop()?;
-            if spare.holder.is_alive() {
-                break spare;
+            if spare.held.process.is_alive() {
+                return Some(spare);
             }
-        };
-        self.taken.notify_one();
-        Some(found)
-    }
-
-    /// Adds one. The record also names those that became pods' since; whoever reads it leaves these alone.
-    fn put(&self, spare: Spare) -> std::io::Result<()> {
-        let mut ready = self.ready.lock();
-        ready.push(spare);
-        store(&self.record, &*ready)
+            dead(spare.address);
+        }
     }
 
     fn missing(&self) -> usize {
@@ -79,115 +61,85 @@ impl Network {
     /// for with this agent nobody is left who would use them.
     pub async fn keep_spares(&self, stop: CancellationToken) {
         let Network::Bridge(bridge) = self else { return };
-        // One that is being made is finished first, or it would run on without a record.
         while !stop.is_cancelled() {
-            let pause = bridge.fill().await;
+            let pause = tokio::select! {
+                () = stop.cancelled() => break,
+                pause = bridge.fill() => pause,
+            };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = bridge.spares.taken.notified() => {}
+                () = bridge.spares.asked.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        for spare in std::mem::take(&mut *bridge.spares.ready.lock()) {
-            self.detach(IpAddr::V4(spare.address), Some(spare.holder));
+        for Spare { held, address } in std::mem::take(&mut *bridge.spares.ready.lock()) {
+            self.detach(Attached {
+                address: IpAddr::V4(address),
+                holder: Some(held),
+            });
         }
     }
 }
 
 impl Bridge {
-    /// Makes what is missing, if no pod has started for a moment; says how long nothing will be missing otherwise.
+    /// Makes all that are missing once no pod has started for a moment; says how long nothing will be missing otherwise.
     async fn fill(&self) -> Duration {
         if self.spares.missing() == 0 {
             return IDLE;
         }
-        if tokio::time::timeout(QUIET, self.spares.taken.notified()).await.is_ok() {
+        if tokio::time::timeout(QUIET, self.spares.asked.notified()).await.is_ok() {
             return Duration::ZERO;
         }
-        match self.make_spare().await {
-            Ok(()) => Duration::ZERO,
-            Err(error) => {
+        while self.spares.missing() > 0 {
+            if let Err(error) = self.make_spare().await {
                 tracing::debug!(%error, "a spare sandbox could not be made");
-                RETRY
+                return RETRY;
+            }
+            // A pod has come meanwhile: the rest waits until it is quiet again.
+            if self.spares.asked.notified().now_or_never().is_some() {
+                return Duration::ZERO;
             }
         }
+        IDLE
     }
 
     async fn make_spare(&self) -> std::io::Result<()> {
         let address = self.addresses.take()?;
-        let made = async {
-            let holder = self.sandbox(None, address).await?;
-            let spare = Spare { holder, address };
-            self.spares.put(spare).inspect_err(|_| holder.kill_group())
-        };
-        let made = made.await;
-        if made.is_err() {
-            self.addresses.give_back(IpAddr::V4(address));
+        match self.sandbox(None, address).await {
+            Ok(held) => {
+                self.spares.ready.lock().push(Spare { held, address });
+                Ok(())
+            }
+            Err(error) => {
+                self.addresses.give_back(IpAddr::V4(address));
+                Err(error)
+            }
         }
-        made
     }
-}
-
-/// The sandboxes of pods that are written down in a folder and still have their addresses.
-pub fn sandboxes(folder: &Path) -> impl Iterator<Item = SandboxRecord> {
-    let pods = std::fs::read_dir(folder.join("pods")).into_iter().flatten().flatten();
-    pods.filter_map(|pod| SandboxRecord::attached(&pod.path().join("sandbox.json")))
-}
-
-/// Ends every spare sandbox that an agent on this folder left, unless it became a pod's.
-pub fn end(folder: &Path) {
-    let path = folder.join(RECORD);
-    let left: Vec<Spare> = load(&path).unwrap_or_default();
-    if left.is_empty() {
-        return;
-    }
-    let used: Vec<ProcessId> = sandboxes(folder).filter_map(|sandbox| sandbox.holder).collect();
-    for spare in left.iter().filter(|spare| !used.contains(&spare.holder)) {
-        spare.holder.kill_group();
-    }
-    let _ = std::fs::remove_file(path);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::held::tests::sleeper;
     use super::*;
-    use crate::node::process::spec::Processes;
-    use std::process::{Child, Command};
-
-    fn sleeper() -> (Child, Spare) {
-        use std::os::unix::process::CommandExt;
-        let child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
-        let holder = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
-        let address = Ipv4Addr::new(198, 18, 0, 9);
-        (child, Spare { holder, address })
-    }
+    use crate::node::process::spec::{Processes, SandboxRecord, store};
 
     #[test]
-    fn what_became_a_pods_is_left_alone_and_the_rest_is_ended() {
-        let folder = tempfile::tempdir().unwrap();
-        let pod = folder.path().join("pods/uid");
-        std::fs::create_dir_all(&pod).unwrap();
-        let (mut used, taken) = sleeper();
-        let (mut left, idle) = sleeper();
-        let spares = Spares::open(folder.path());
-        spares.put(idle).unwrap();
-        spares.put(taken).unwrap();
-        assert_eq!(spares.take(), Some(taken));
-        let record = SandboxRecord {
-            uid: "uid".to_owned(),
-            namespace: "n".to_owned(),
-            name: "p".to_owned(),
-            addresses: vec![IpAddr::V4(taken.address)],
-            holder: Some(taken.holder),
-            detached: false,
-        };
-        store(&pod.join("sandbox.json"), &record).unwrap();
-        // The agent dies here; the next one finds both in the record.
-        let next = Spares::open(folder.path());
-        assert!(left.wait().unwrap().code().is_none(), "it was killed");
-        assert!(taken.holder.is_alive());
-        assert_eq!(next.take(), None);
-        used.kill().unwrap();
-        used.wait().unwrap();
+    fn one_that_died_is_not_given_away_but_its_address_is() {
+        let [old, new] = [8, 9].map(|last| Ipv4Addr::new(198, 18, 0, last));
+        let ((mut dead, first), (mut alive, second)) = (sleeper(), sleeper());
+        let spares = Spares::default();
+        let put = |held, address| spares.ready.lock().push(Spare { held, address });
+        put(second, new);
+        put(first, old);
+        dead.kill().unwrap();
+        dead.wait().unwrap();
+        let mut given_back = Vec::new();
+        let taken = spares.take(|address| given_back.push(address));
+        assert_eq!((taken.unwrap().address, given_back), (new, vec![old]));
+        assert!(spares.take(drop).is_none());
+        alive.kill().unwrap();
+        alive.wait().unwrap();
     }
 
     #[tokio::test]

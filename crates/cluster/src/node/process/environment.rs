@@ -8,6 +8,7 @@ use crate::node::shape::{Shape, Whole};
 use k8s_openapi::api::core::v1::{ConfigMap, EnvVarSource, Secret, Service};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The path of a container whose image sets none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -17,7 +18,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 pub struct Sources {
     pub config_maps: BTreeMap<String, ConfigMap>,
     pub secrets: BTreeMap<String, Secret>,
-    pub services: Vec<Service>,
+    pub services: Vec<Arc<Service>>,
     pub addresses: Vec<IpAddr>,
     pub host: Option<IpAddr>,
     /// What `limits` without a limit means: the node's own.
@@ -189,7 +190,7 @@ pub fn resource(container: &Whole, name: &str, divisor: Option<&str>, sources: &
 
 /// The variables about Services that every container gets: the API server's always, the namespace's others unless
 /// the pod declines them.
-fn service_variables(shape: &Shape<'_>, services: &[Service]) -> Vec<(String, String)> {
+fn service_variables(shape: &Shape<'_>, services: &[Arc<Service>]) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     for service in services {
         let (name, namespace) = (service.metadata.name.as_deref(), service.metadata.namespace.as_deref());

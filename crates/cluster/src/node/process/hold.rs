@@ -5,10 +5,11 @@
 
 use super::entry::VERB;
 use nix::sched::{CloneFlags, unshare};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Makes the namespaces named in the first argument, takes the host name in the second, says `ok`, and waits.
+/// Makes the namespaces named in the first argument, takes the host name in the third, says `ok`, and waits. The second
+/// is the folder of its cluster, for people who look for what belongs to it.
 pub fn main(arguments: &[String]) -> ExitCode {
     let mut flags = CloneFlags::empty();
     for name in arguments.first().map(String::as_str).unwrap_or_default().split(',') {
@@ -35,7 +36,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
     if matches!(first, Some(Err(_))) {
         return ExitCode::FAILURE;
     }
-    if let Some(name) = arguments.get(1)
+    if let Some(name) = arguments.get(2)
         && nix::unistd::sethostname(name).is_err()
     {
         return ExitCode::FAILURE;
@@ -44,7 +45,20 @@ pub fn main(arguments: &[String]) -> ExitCode {
     if writeln!(out, "ok").and_then(|()| out.flush()).is_err() {
         return ExitCode::FAILURE;
     }
+    if !is_let_go(&mut std::io::stdin()) {
+        // The first process of a PID namespace goes with the group.
+        let own = nix::unistd::getpid();
+        if nix::unistd::getpgrp() == own {
+            let _ = nix::sys::signal::killpg(own, nix::sys::signal::Signal::SIGKILL);
+        }
+        return ExitCode::FAILURE;
+    }
     pause()
+}
+
+/// Waits until the agent has written this process down, and says so by one byte, or ends before it could.
+fn is_let_go(leash: &mut impl Read) -> bool {
+    leash.read_exact(&mut [0; 1]).is_ok()
 }
 
 /// Waits for a signal to end.

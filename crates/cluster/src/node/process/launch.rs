@@ -15,9 +15,8 @@ use super::spec::{
 use super::{Ended, Process, entry, powers, seccomp};
 use crate::node::runtime::{Readiness, Running, RuntimeError};
 use crate::node::shape::{Shape, Whole};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::Api;
-use kube::api::ListParams;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
@@ -29,6 +28,9 @@ use tokio::task::AbortHandle;
 
 /// How long a shim may take to say that its container runs.
 const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a start waits for the first list of Services.
+const SERVICES_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn config_error(message: String) -> RuntimeError {
     RuntimeError::Configuration {
@@ -283,19 +285,22 @@ impl Process {
                 sources.config_maps.insert(name, map);
             }
         }
-        let api: Api<Secret> = Api::namespaced(client.clone(), shape.namespace());
+        let api: Api<Secret> = Api::namespaced(client, shape.namespace());
         for name in secrets {
             if let Some(secret) = api.get_opt(&name).await.map_err(failed)? {
                 sources.secrets.insert(name, secret);
             }
         }
-        let api: Api<Service> = Api::namespaced(client.clone(), shape.namespace());
-        sources.services = api.list(&ListParams::default()).await.map_err(failed)?.items;
+        // From the cache, as on Kubernetes: two requests for each start would be most of what it waits for.
+        let listed = tokio::time::timeout(SERVICES_PATIENCE, self.services.wait_for_sync()).await;
+        listed.map_err(|_| {
+            config_error("services have not yet been read at least once, cannot construct envs".to_owned())
+        })?;
+        sources.services = self.services.in_namespace(shape.namespace());
         if shape.namespace() != "default" {
-            let api: Api<Service> = Api::namespaced(client.clone(), "default");
             sources
                 .services
-                .extend(api.get_opt("kubernetes").await.map_err(failed)?);
+                .extend(self.services.named(Some("default"), "kubernetes"));
         }
         Ok(sources)
     }

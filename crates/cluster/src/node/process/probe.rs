@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The first wait between eager tries; it doubles up to the period.
-const EAGER: Duration = Duration::from_millis(20);
+/// The first wait between eager tries; it doubles up to the period. A small server listens a few milliseconds after its
+/// start.
+const EAGER: Duration = Duration::from_millis(2);
 /// Bytes of an answer that are read: the status line and what a message quotes.
 const MOST_ANSWER: usize = 4096;
 

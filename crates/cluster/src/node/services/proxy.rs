@@ -4,11 +4,10 @@
 
 use super::pass::{self, Passing, Route};
 use super::{Listen, Protocol, Table, dns};
-use crate::node::follow::Watches;
+use crate::node::follow::{Followed, Watches};
 use crate::node::network::Network;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::Client;
 use kube::core::ObjectMeta;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -25,9 +24,10 @@ use tokio_util::sync::CancellationToken;
 type Routes = Arc<RwLock<BTreeMap<Listen, Route>>>;
 
 /// What the proxy of a machine needs.
-pub struct Proxy {
+pub(crate) struct Proxy {
     /// Watches Services and their endpoints.
-    pub client: Client,
+    pub watches: Watches,
+    pub services: Followed<Service>,
     pub network: Arc<Network>,
     /// The addresses of this machine's nodes, where node ports are.
     pub nodes: Vec<IpAddr>,
@@ -35,7 +35,7 @@ pub struct Proxy {
 }
 
 /// Follows Services and their endpoints, and serves them, until `stop`.
-pub async fn run(proxy: Proxy, stop: CancellationToken) {
+pub(crate) async fn run(mut proxy: Proxy, stop: CancellationToken) {
     let table: Arc<RwLock<Table>> = Arc::default();
     let routes: Routes = Arc::default();
     let resolver = {
@@ -46,9 +46,10 @@ pub async fn run(proxy: Proxy, stop: CancellationToken) {
             }
         })
     };
-    let watches = Watches::new(proxy.client.clone());
-    let mut services = watches.follow(Watch::<Service>::all().transform(|service| forget(&mut service.metadata)));
-    let mut slices = watches.follow(Watch::<EndpointSlice>::all().transform(|slice| forget(&mut slice.metadata)));
+    let services = &mut proxy.services;
+    let mut slices = proxy
+        .watches
+        .follow(Watch::<EndpointSlice>::all().transform(|slice| forget(&mut slice.metadata)));
     let mut listening: BTreeMap<Listen, AbortHandle> = BTreeMap::new();
     loop {
         tokio::select! {
@@ -97,6 +98,11 @@ pub async fn run(proxy: Proxy, stop: CancellationToken) {
     for task in listening.into_values() {
         task.abort();
     }
+}
+
+/// Follows all Services: the proxy, and whoever tells containers of them.
+pub(crate) fn follow(watches: &Watches) -> Followed<Service> {
+    watches.follow(Watch::<Service>::all().transform(|service| forget(&mut service.metadata)))
 }
 
 /// Nobody here reads who owns which field.
