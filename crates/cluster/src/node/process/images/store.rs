@@ -1,7 +1,8 @@
 //! The user's store of images: what `stead image load` has unpacked, for containers to run in.
 //!
 //! An image is one directory with its root and a record, under the digest of its configuration; names point to
-//! digests. A load that is cut short leaves a directory that nothing points to.
+//! digests. All clusters of a user share the store, so whoever changes it holds its lock. Work under way has a directory
+//! of its own, locked by its owner: one that nobody holds was cut short, and the next one to come removes it.
 
 use super::archive::{self, Budget, Found};
 use super::registry::{self, Fetched, Keys, PullError};
@@ -9,9 +10,11 @@ use crate::node::process::spec::{load, store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const NAMES: &str = "names.json";
 
@@ -54,6 +57,28 @@ pub struct Image {
     pub source: Option<String>,
 }
 
+/// A directory to work in, which goes with this.
+#[derive(Debug)]
+struct Workshop {
+    path: PathBuf,
+    /// Says that somebody works here.
+    _lock: File,
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next one to come.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// That nobody else changes the store, in this process or another.
+struct Alone(#[expect(dead_code, reason = "closing the file gives the lock back")] File);
+
+/// Names of work under way.
+const PULLING: &str = "pulling-";
+const LOADING: &str = "loading-";
+
 /// A directory of images.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -90,6 +115,33 @@ impl Store {
         self.place(digest).join("image.json").exists()
     }
 
+    /// Waits until nobody else changes the store.
+    fn lock(&self) -> io::Result<Alone> {
+        let folder = File::open(&self.folder)?;
+        folder.lock()?;
+        Ok(Alone(folder))
+    }
+
+    /// A new directory to work in. What others left half done goes.
+    fn workshop(&self, task: &str) -> io::Result<Workshop> {
+        self.prepare()?;
+        let _alone = self.lock()?;
+        for entry in std::fs::read_dir(&self.folder)?.flatten() {
+            let name = entry.file_name();
+            let is_work = [PULLING, LOADING]
+                .iter()
+                .any(|task| name.to_string_lossy().starts_with(task));
+            if is_work && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+        let path = self.folder.join(format!("{task}{}", uuid::Uuid::new_v4().simple()));
+        std::fs::create_dir(&path)?;
+        let lock = File::open(&path)?;
+        lock.lock()?;
+        Ok(Workshop { path, _lock: lock })
+    }
+
     /// Makes the directory. Roots of images have programs that run as their owner; nobody else of this machine may reach
     /// them.
     fn prepare(&self) -> io::Result<()> {
@@ -99,17 +151,11 @@ impl Store {
 
     /// Unpacks every image of an archive, and gives their names.
     pub fn load(&self, archive: &Path) -> Result<Vec<String>, StoreError> {
-        self.prepare().map_err(|error| StoreError::file(&self.folder, error))?;
-        let work = self.folder.join(format!("loading-{}", std::process::id()));
-        let outcome = self.load_through(archive, &work);
-        let _ = std::fs::remove_dir_all(&work);
-        outcome
-    }
-
-    fn load_through(&self, archive: &Path, work: &Path) -> Result<Vec<String>, StoreError> {
-        let _ = std::fs::remove_dir_all(work);
+        let work = self.workshop(LOADING);
+        let work = work.map_err(|error| StoreError::file(&self.folder, error))?;
+        let work = work.path.as_path();
         let spread = work.join("archive");
-        std::fs::create_dir_all(&spread).map_err(|error| StoreError::file(&spread, error))?;
+        std::fs::create_dir(&spread).map_err(|error| StoreError::file(&spread, error))?;
         let budget = Budget::on_disk(work).map_err(|error| StoreError::file(work, error))?;
         let found = archive::read(archive, &spread, &budget)?;
         if found.is_empty() {
@@ -120,36 +166,30 @@ impl Store {
 
     /// Fetches an image from its registry and unpacks it. One that is cut short leaves nothing that is used.
     pub async fn pull(&self, name: &str, keys: &Keys) -> Result<(), PullError> {
-        self.prepare()?;
-        let work = own_directory(&self.folder)?;
-        let parts = work.join("parts");
-        let outcome = async {
-            std::fs::create_dir(&parts)?;
-            let known = |digest: &str| self.has(digest);
-            let (image, source) = match registry::fetch(name, keys, &parts, known).await? {
-                Fetched::Known(digest) => {
-                    let told = BTreeMap::from([(name.to_owned(), digest)]);
-                    return self.make_known(told).map_err(PullError::from);
-                }
-                Fetched::New { image, source } => (image, source),
-            };
-            let (images, into) = (self.clone(), work.clone());
-            // Unpacking is work for the disk and the processor, and others wait on this thread.
-            let unpack = move || images.install(vec![image], Some(source), &into);
-            let unpacked = tokio::task::spawn_blocking(unpack).await;
-            unpacked.map_err(std::io::Error::other)?.map_err(PullError::from)
+        let images = self.clone();
+        // Locks and disks make one wait, and others need this thread.
+        let work = tokio::task::spawn_blocking(move || images.workshop(PULLING)).await;
+        let work = Arc::new(work.map_err(io::Error::other)??);
+        let parts = work.path.join("parts");
+        std::fs::create_dir(&parts)?;
+        let known = |digest: &str| self.has(digest);
+        let fetched = registry::fetch(name, keys, &parts, known).await?;
+        // The directory stays until the work is done, also if nobody waits for it any more.
+        let (images, name, work) = (self.clone(), name.to_owned(), work.clone());
+        let finish = move || match fetched {
+            Fetched::Known(digest) => images.make_known(&images.alone()?, BTreeMap::from([(name, digest)])),
+            Fetched::New { image, source } => images.install(vec![image], Some(source), &work.path),
         };
-        let outcome = outcome.await;
-        let _ = std::fs::remove_dir_all(&work);
-        outcome.map(drop)
+        let finished = tokio::task::spawn_blocking(finish).await;
+        finished.map_err(io::Error::other)?.map(drop).map_err(PullError::from)
     }
 
     /// Unpacks images and makes their names known; gives the names.
     fn install(&self, found: Vec<Found>, source: Option<String>, work: &Path) -> Result<Vec<String>, StoreError> {
         let mut told = BTreeMap::new();
+        let mut unpacked = Vec::new();
         for (number, image) in found.into_iter().enumerate() {
             if !self.has(&image.digest) {
-                let place = self.place(&image.digest);
                 let fresh = work.join(number.to_string());
                 let root = fresh.join("root");
                 std::fs::create_dir_all(&root).map_err(|error| StoreError::file(&root, error))?;
@@ -157,9 +197,7 @@ impl Store {
                 archive::unpack(&image, &root, &budget)?;
                 let described = described(&image.digest, &image.config, source.clone());
                 store(&fresh.join("image.json"), &described).map_err(|error| StoreError::file(&fresh, error))?;
-                // What an earlier load left unfinished is in the way.
-                let _ = std::fs::remove_dir_all(&place);
-                std::fs::rename(&fresh, &place).map_err(|error| StoreError::file(&place, error))?;
+                unpacked.push((image.digest.clone(), fresh));
             }
             let own = match image.names.is_empty() {
                 true => vec![image.digest.clone()],
@@ -167,24 +205,32 @@ impl Store {
             };
             told.extend(own.into_iter().map(|name| (name, image.digest.clone())));
         }
-        self.make_known(told)
+        let alone = self.alone()?;
+        for (digest, fresh) in unpacked {
+            // Another may have brought it meanwhile, and its containers run there.
+            if self.has(&digest) {
+                continue;
+            }
+            let place = self.place(&digest);
+            // What an earlier load left unfinished is in the way.
+            let _ = std::fs::remove_dir_all(&place);
+            std::fs::rename(&fresh, &place).map_err(|error| StoreError::file(&place, error))?;
+        }
+        self.make_known(&alone, told)
     }
 
-    fn make_known(&self, told: BTreeMap<String, String>) -> Result<Vec<String>, StoreError> {
-        // Read at the last moment: others may have added names meanwhile.
+    fn alone(&self) -> Result<Alone, StoreError> {
+        self.lock().map_err(|error| StoreError::file(&self.folder, error))
+    }
+
+    /// Adds names to those that are known.
+    fn make_known(&self, _: &Alone, told: BTreeMap<String, String>) -> Result<Vec<String>, StoreError> {
         let mut names = self.names();
         names.extend(told.clone());
         let list = self.folder.join(NAMES);
         store(&list, &names).map_err(|error| StoreError::file(&list, error))?;
         Ok(told.into_keys().collect())
     }
-}
-
-/// A new directory of our own below another.
-fn own_directory(folder: &Path) -> io::Result<PathBuf> {
-    let path = folder.join(format!("pulling-{}", uuid::Uuid::new_v4().simple()));
-    std::fs::create_dir(&path)?;
-    Ok(path)
 }
 
 /// What an image's configuration says about running it.

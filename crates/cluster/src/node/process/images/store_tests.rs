@@ -58,6 +58,35 @@ fn archive(name: &str) -> Vec<u8> {
 }
 
 #[test]
+fn what_was_cut_short_is_removed_and_what_is_under_way_is_left() {
+    let place = tempfile::tempdir().unwrap();
+    let images = Store::new(place.path().to_owned());
+    let cut = place.path().join("loading-1");
+    std::fs::create_dir(&cut).unwrap();
+    let under_way = images.workshop(PULLING).unwrap();
+    let next = images.workshop(LOADING).unwrap();
+    assert!(!cut.exists() && under_way.path.exists());
+    drop((under_way, next));
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn names_that_are_told_at_the_same_time_are_all_known() {
+    let place = tempfile::tempdir().unwrap();
+    let images = Store::new(place.path().to_owned());
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let images = &images;
+            scope.spawn(move || {
+                let told = BTreeMap::from([(format!("n{number}"), "d".to_owned())]);
+                images.make_known(&images.alone().unwrap(), told).unwrap();
+            });
+        }
+    });
+    assert_eq!(images.names().len(), 8);
+}
+
+#[test]
 fn an_archive_is_unpacked_layer_over_layer_and_found_by_its_names() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("app.tar");
