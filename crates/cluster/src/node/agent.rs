@@ -361,6 +361,10 @@ impl Loop {
 
     fn act(&mut self, uid: &str, pod: &Arc<Pod>, action: Action, now: Timestamp) {
         let Some(work) = self.pods.get_mut(uid) else { return };
+        if action == Action::GiveUpStarts {
+            self.runtime.give_up_starts(uid);
+            return;
+        }
         let (runtime, pod, uid) = (self.runtime.clone(), pod.clone(), uid.to_owned());
         work.calls += 1;
         let call: BoxFuture<'static, Done> = match action {
@@ -408,7 +412,7 @@ impl Loop {
                 work.errand = Errand::UnderWay;
                 Box::pin(async move { Done::SandboxStopped(uid, runtime.stop_sandbox(pod).await) })
             }
-            Action::Release => return,
+            Action::GiveUpStarts | Action::Release => return,
         };
         self.call(call);
     }

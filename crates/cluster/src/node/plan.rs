@@ -26,6 +26,8 @@ pub enum Action {
         grace: Duration,
         why: Why,
     },
+    /// Do not go on with starts that have not come as far as a process: nobody wants them any more.
+    GiveUpStarts,
     /// Take the sandbox down; its containers have ended. Their logs stay.
     StopSandbox,
     /// Forget the pod: nothing of it is left on the node, and the API object may go.
@@ -245,6 +247,14 @@ fn end(question: &Question<'_>) -> Plan {
     let wholes = shape.containers().chain(shape.plain_inits());
     for name in wholes.map(|container| container.name.as_str()).chain(shape.debuggers()) {
         stop(name, &mut plan);
+    }
+    // An image may take half an hour to come.
+    if seen
+        .containers
+        .values()
+        .any(|container| container.state == State::Starting)
+    {
+        plan.actions.push(Action::GiveUpStarts);
     }
     let others_alive = seen
         .containers

@@ -105,6 +105,19 @@ fn a_new_pod_gets_a_sandbox_before_anything_runs_in_it() {
 }
 
 #[test]
+fn a_pod_that_ends_does_not_wait_for_its_image() {
+    let mut pod = pod(json!({ "containers": [{ "name": "c" }] }));
+    let starting = Container {
+        state: State::Starting,
+        ..Container::default()
+    };
+    let seen = seen(&[("c", starting)]);
+    assert_eq!(plan(&pod, &seen, 0).actions, []);
+    pod.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0)));
+    assert_eq!(plan(&pod, &seen, 1).actions, [Action::GiveUpStarts]);
+}
+
+#[test]
 fn init_containers_run_in_order_and_a_sidecar_only_has_to_start() {
     let pod = pod(json!({
         "initContainers": [{ "name": "i" }, { "name": "s", "restartPolicy": "Always" }, { "name": "j" }],

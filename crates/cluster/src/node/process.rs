@@ -57,6 +57,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use stead::Store;
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 /// Runs containers as processes.
 pub struct Process {
@@ -84,6 +85,8 @@ pub struct Process {
     /// The tasks that keep volumes up to date, by pod.
     refreshing: Mutex<HashMap<String, AbortHandle>>,
     tokens: volumes::tokens::Tokens,
+    /// What ends the pulls of a pod, by pod.
+    pulls: Mutex<HashMap<String, CancellationToken>>,
     /// The proxies of host ports, by pod.
     host_ports: Mutex<HashMap<String, host_ports::Open>>,
     /// The runtime itself, for the tasks that it starts.
@@ -150,6 +153,7 @@ impl Process {
             detaching: Mutex::default(),
             refreshing: Mutex::default(),
             tokens: volumes::tokens::Tokens::default(),
+            pulls: Mutex::default(),
             host_ports: Mutex::default(),
             own: own.clone(),
         })
@@ -377,6 +381,12 @@ impl Runtime for Process {
         self.launch(pod, &container, restarts).await
     }
 
+    fn give_up_starts(&self, uid: &str) {
+        if let Some(pulls) = self.pulls.lock().get(uid) {
+            pulls.cancel();
+        }
+    }
+
     async fn stop(&self, pod: Arc<Pod>, container: String, id: String, grace: Duration) {
         let uid = Shape::of(&pod).uid().to_owned();
         let first = {
@@ -434,6 +444,9 @@ impl Runtime for Process {
             task.abort();
         }
         self.tokens.forget(uid);
+        if let Some(pulls) = self.pulls.lock().remove(uid) {
+            pulls.cancel();
+        }
         remove_folder(&folder)
             .await
             .map_err(|error| RuntimeError::run(format!("{}: {error}", folder.display())))?;

@@ -115,6 +115,9 @@ pub trait Runtime: Send + Sync + 'static {
     /// Starts a container in its sandbox. How it ends comes as a notice.
     async fn start(&self, pod: Arc<Pod>, container: String, restarts: u32) -> Result<Running, RuntimeError>;
 
+    /// Lets starts of a pod that ends fail, where they still wait for something from elsewhere.
+    fn give_up_starts(&self, _uid: &str) {}
+
     /// Asks a container to end and kills it after `grace`; returns when it may take its time no longer, or before:
     /// the end itself comes as a notice. Called again with less grace, the shorter time counts.
     async fn stop(&self, pod: Arc<Pod>, container: String, id: String, grace: Duration);

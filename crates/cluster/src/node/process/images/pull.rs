@@ -28,6 +28,19 @@ impl Process {
         if !catalogue.wants(image, pull)? {
             return catalogue.resolve(image, pull);
         }
+        let uid = Shape::of(pod).uid().to_owned();
+        let ends = self.pulls.lock().entry(uid).or_default().clone();
+        tokio::select! {
+            () = ends.cancelled() => Err(RuntimeError::Image {
+                reason: "ErrImagePull",
+                message: format!("image \"{image}\" is not pulled any more: the pod ends"),
+            }),
+            found = self.pull(pod, image, pull) => found,
+        }
+    }
+
+    async fn pull(&self, pod: &Pod, image: &str, pull: Pull) -> Result<Resolved, RuntimeError> {
+        let catalogue = &self.catalogue;
         let tell = |reason: &str, note: String| self.events.normal(pod, reason, &note, self.clock.now());
         let keys = self.keys(pod).await;
         let _turn = catalogue.turn.lock().await;
