@@ -32,8 +32,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Writes under way at once; more would only queue in the API server.
 const WRITES_AT_ONCE: usize = 64;
-/// How long a pod's first status may wait for its containers, to save the write in between.
-const FIRST_STATUS_PATIENCE: Duration = Duration::from_millis(250);
 /// The wait after a failed API write or sandbox.
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest wait between two tries to make a sandbox.
@@ -416,58 +414,9 @@ impl Loop {
         };
         self.call(call);
     }
-
-    /// Writes the pod's status if the API has another, or ends its object.
-    fn publish(&mut self, uid: &str, release: bool, now: Timestamp) {
-        let Some(work) = self.pods.get_mut(uid) else { return };
-        let member = &self.members[work.node];
-        if work.presence == Presence::Gone {
-            if release {
-                work.stage = Stage::Released;
-                let (runtime, uid) = (self.runtime.clone(), uid.to_owned());
-                self.call(Box::pin(async move {
-                    if let Err(error) = runtime.remove(&uid).await {
-                        tracing::warn!(pod = %uid, %error, "could not remove what a pod left");
-                    }
-                    Done::Removed(uid)
-                }));
-            }
-            return;
-        }
-        if work.writing || member.power != Power::On {
-            return;
-        }
-        if let Some(time) = work.write_after.filter(|time| *time > now) {
-            self.timers.set(Timer::Pod(uid.to_owned()), time);
-            return;
-        }
-        let pod = work.pod.clone();
-        let shape = Shape::of(&pod);
-        let question = Question {
-            shape,
-            seen: &work.seen,
-            presence: work.presence,
-            now,
-        };
-        let want = status::of(&question, &member.host);
-        let client = member.client.clone();
-        if api::differs(pod.status.as_ref(), &want) {
-            let patience = after(work.first_seen, FIRST_STATUS_PATIENCE);
-            if work.calls > 0 && now < patience && want.phase.as_deref() == Some("Pending") {
-                self.timers.set(Timer::Pod(uid.to_owned()), patience);
-                return;
-            }
-            work.writing = true;
-            let uid = uid.to_owned();
-            self.write(async move { Done::Written(uid, api::write_status(&client, &pod, &want).await) });
-        } else if release {
-            work.writing = true;
-            let uid = uid.to_owned();
-            self.write(async move { Done::Written(uid, api::release(&client, &pod).await) });
-        }
-    }
 }
 
 mod inputs;
+mod publish;
 #[cfg(test)]
 mod tests;
