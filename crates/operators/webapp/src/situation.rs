@@ -41,24 +41,29 @@ impl<'a> Situation<'a> {
         situation.running = situation.stable().as_of(app);
         situation.beside = situation.other().map(|revision| revision.as_of(app));
         situation.references = references::summary(&situation.running.spec, &seen.digests);
-        if let Rollout::Trial { good, .. } = &situation.decision.rollout {
-            situation.trial_references = references::summary(&app.spec, &seen.digests);
-            // What the new version does not refer to any more may be gone already. The pods that have read it run on.
-            let runs = seen
-                .stable
-                .as_deref()
-                .filter(|found| rollout::revision_of(found) == Some(&good.hash));
-            if let Some(found) = runs.filter(|_| !situation.references.missing.is_empty()) {
-                situation.references = References {
-                    hash: status::config_of(found).map(str::to_string),
-                    missing: Vec::new(),
-                };
+        match &situation.decision.rollout {
+            Rollout::Whole { .. } => {}
+            Rollout::RolledBack { .. } => situation.read_what_runs(),
+            Rollout::Trial { .. } => {
+                situation.trial_references = references::summary(&app.spec, &seen.digests);
+                situation.read_what_runs();
             }
-        }
-        if let Rollout::Promotion { .. } = &situation.decision.rollout {
-            situation.trial_references = situation.references.clone();
+            Rollout::Promotion { .. } => situation.trial_references = situation.references.clone(),
         }
         situation
+    }
+
+    /// What the wanted version does not refer to any more may be gone already. The pods of the good one that have read it
+    /// run on, and what is to happen beside them does not wait for it: least of all that a failed version goes.
+    fn read_what_runs(&mut self) {
+        let stable = self.seen.stable.as_deref();
+        let runs = stable.filter(|found| rollout::revision_of(found) == Some(self.stable_revision()));
+        if let Some(found) = runs.filter(|_| !self.references.missing.is_empty()) {
+            self.references = References {
+                hash: status::config_of(found).map(str::to_string),
+                missing: Vec::new(),
+            };
+        }
     }
 }
 

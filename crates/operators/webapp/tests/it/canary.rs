@@ -390,4 +390,17 @@ fn what_only_the_old_version_reads_may_be_gone() {
         world.ready_condition()
     );
     assert_eq!(world.deployment()["spec"]["template"], before);
+    // A version that fails goes all the same: what serves again has read the old one long ago.
+    world.pods_become_available();
+    world.settle();
+    world.seen.pods = vec![pod_on_trial(&world, 3)];
+    world.settle();
+    world.pods_become_available();
+    world.settle();
+    assert_eq!(world.ready_condition().reason, "RolledBack");
+    assert_eq!(
+        (replicas(&world, "shop"), replicas(&world, "shop-canary")),
+        (Some(2), None)
+    );
+    assert_eq!(world.deployment()["spec"]["template"], before);
 }
