@@ -111,8 +111,8 @@ fn all_files(app: &WebApp, situation: &Situation<'_>) -> Vec<ConfigMap> {
         .revisions
         .iter()
         .rfind(|revision| revision.verdict == Verdict::Good);
-    let trial = situation.trial().map(|(trial, _)| trial);
-    let revisions = [Some(situation.stable()), trial, good].into_iter().flatten();
+    let tried = situation.trial().or(situation.leaving()).map(|(tried, _)| tried);
+    let revisions = [Some(situation.stable()), tried, good].into_iter().flatten();
     let mut all = revisions
         .filter_map(|revision| files::config_map(&revision.as_of(app), &revision.template()))
         .collect::<Vec<_>>();
@@ -141,14 +141,24 @@ fn deployments(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan 
             config: situation.references.hash.clone(),
         },
     ));
-    if let Some((trial, count)) = situation.trial() {
-        let (revision, template) = (trial.hash.clone(), trial.template());
+    let trial = situation.trial();
+    let config = match trial {
+        Some(_) => situation.trial_references.hash.clone(),
+        // What is over reads nothing new: its pods only get fewer.
+        None => situation
+            .seen
+            .canary
+            .as_deref()
+            .and_then(status::config_of)
+            .map(str::to_string),
+    };
+    if let Some((tried, count)) = trial.or(situation.leaving()) {
         let wanted = Wanted {
             track: Track::Canary,
             replicas: Some(count),
-            revision,
-            template,
-            config: situation.trial_references.hash.clone(),
+            revision: tried.hash.clone(),
+            template: tried.template(),
+            config,
         };
         plan = plan.child(deployment::build(app, wanted));
     }

@@ -76,7 +76,7 @@ pub fn decide(app: &WebApp, seen: &Seen, replicas: Replicas, now: Timestamp) -> 
     };
     let rollout = rollout.unwrap_or_else(|| settled(app, &wanted, good));
     revisions.push(wanted);
-    forget_oldest(app, &mut revisions);
+    forget_oldest(app, seen, &mut revisions);
     Decision {
         rollout,
         revisions,
@@ -384,14 +384,16 @@ pub fn share(all: i32, percent: i32) -> i32 {
     i32::try_from(part).unwrap_or(all).clamp(i32::from(all > 0), all.max(0))
 }
 
-/// Drops the oldest revisions beyond the limit. The last good one stays whatever its age: it is the way back.
-fn forget_oldest(app: &WebApp, revisions: &mut Vec<Revision>) {
+/// Drops the oldest revisions beyond the limit. The last good one stays whatever its age: it is the way back. So does one
+/// that still has pods of a canary: they could not get fewer one by one without it.
+fn forget_oldest(app: &WebApp, seen: &Seen, revisions: &mut Vec<Revision>) {
+    let tried = seen.canary.as_deref().and_then(revision_of);
     let keep = usize::try_from(app.spec.revision_history_limit).unwrap_or(0) + 1;
     let good = revisions.iter().rposition(|revision| revision.verdict == Verdict::Good);
     let surplus = revisions.len().saturating_sub(keep);
     let mut position = 0;
-    revisions.retain(|_| {
-        let stays = position >= surplus || Some(position) == good;
+    revisions.retain(|revision| {
+        let stays = position >= surplus || Some(position) == good || Some(revision.hash.as_str()) == tried;
         position += 1;
         stays
     });

@@ -9,7 +9,9 @@ use crate::resources::revision::{Revision, Verdict};
 use crate::rollout::{self, Decision, Rollout};
 use crate::seen::{References, Seen};
 use crate::status;
+use k8s_openapi::api::apps::v1::Deployment;
 use stead_apis::WebApp;
+use stead_apis::webapp::strategy::StrategyType;
 
 /// Everything that was decided before the children are built.
 pub struct Situation<'a> {
@@ -39,7 +41,8 @@ impl<'a> Situation<'a> {
             trial_references: References::default(),
         };
         situation.running = situation.stable().as_of(app);
-        situation.beside = situation.other().map(|revision| revision.as_of(app));
+        let leaving = situation.leaving().map(|(revision, _)| revision);
+        situation.beside = situation.other().or(leaving).map(|revision| revision.as_of(app));
         situation.references = references::summary(&situation.running.spec, &seen.digests);
         match &situation.decision.rollout {
             Rollout::Whole { .. } => {}
@@ -113,10 +116,7 @@ impl Situation<'_> {
     /// How many pods on trial serve.
     fn serving_on_trial(&self, hash: &str) -> i32 {
         let deployment = self.seen.canary.as_deref();
-        let status = deployment
-            .filter(|found| rollout::revision_of(found) == Some(hash))
-            .and_then(|found| found.status.as_ref());
-        status.and_then(|status| status.available_replicas).unwrap_or(0)
+        available(deployment.filter(|found| rollout::revision_of(found) == Some(hash)))
     }
 
     /// What is needed and not there.
@@ -140,4 +140,30 @@ impl Situation<'_> {
             Rollout::Whole { .. } | Rollout::RolledBack { .. } => None,
         }
     }
+    /// A canary that is over, failed or taken back: its revision, and how many of its pods that serve are still needed.
+    /// They go as those that take their place become available: all at once, nobody would serve in between.
+    pub fn leaving(&self) -> Option<(&Revision, i32)> {
+        let found = self.seen.canary.as_deref().filter(|_| self.trial().is_none())?;
+        // Where two versions must never run at once, what is not wanted goes first.
+        let apart = self.running.spec.strategy.kind == StrategyType::Recreate;
+        if apart || found.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let hash = rollout::revision_of(found)?;
+        let revision = self.decision.revisions.iter().find(|revision| revision.hash == hash)?;
+        // What was counted before the last change of the Deployment may be on its way out.
+        let counted = |stable: &&Deployment| {
+            let known = stable.status.as_ref().and_then(|status| status.observed_generation);
+            known >= stable.metadata.generation
+        };
+        let lacking = self.replicas.count() - available(self.seen.stable.as_deref().filter(counted));
+        let count = lacking.min(available(Some(found)));
+        (count > 0).then_some((revision, count))
+    }
+}
+
+/// How many pods of a Deployment serve.
+fn available(deployment: Option<&Deployment>) -> i32 {
+    let status = deployment.and_then(|found| found.status.as_ref());
+    status.and_then(|status| status.available_replicas).unwrap_or(0)
 }

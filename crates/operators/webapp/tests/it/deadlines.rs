@@ -101,6 +101,8 @@ fn a_step_whose_further_pods_do_not_start_fails_in_time() {
     world.pass(1);
     world.settle();
     assert_eq!(world.ready_condition().reason, "RolledBack");
+    world.pods_become_available();
+    world.settle();
     assert_eq!(trial_pods(&world), None);
 }
 

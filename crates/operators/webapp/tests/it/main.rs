@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // The whole binary is tests; a story stops where it goes wrong.
 
 mod canary;
+mod canary_ends;
 mod deadlines;
 mod life;
 mod recovery;

@@ -1,0 +1,127 @@
+//! How a canary ends that does not take over: its pods go, and those before them serve again.
+
+use crate::canary::{pod_on_trial, ready, replicas};
+use crate::world::World;
+use serde_json::json;
+use std::sync::Arc;
+
+/// A trial on all pods, the last of which have just become available; nobody else serves.
+fn on_all_pods() -> World {
+    let mut world = World::ready(json!({
+        "image": "nginx:1.25", "replicas": 4, "revisionHistoryLimit": 0,
+        "ports": [{"name": "http", "containerPort": 80}],
+        "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 100, "pauseSeconds": 600}]}},
+    }));
+    world.edit(|spec| {
+        spec.image = "nginx:1.26".to_string();
+        spec.ports[0].container_port = 8080;
+    });
+    for _ in 0..2 {
+        world.settle();
+        world.pods_become_available();
+    }
+    world.settle();
+    assert_eq!(
+        (replicas(&world, "shop"), replicas(&world, "shop-canary")),
+        (Some(0), Some(4))
+    );
+    world
+}
+
+/// So many stable pods are available, and all that are wanted of the trial.
+fn stable_available(world: &mut World, available: i32) {
+    let trial = replicas(world, "shop-canary").unwrap_or(0);
+    world.pods_available(available);
+    if let Some(canary) = &mut world.seen.canary {
+        let status = Arc::make_mut(canary).status.as_mut().unwrap();
+        status.available_replicas = i32::try_from(trial).ok();
+    }
+    world.settle();
+}
+
+/// The pods of the trial go one by one, as those of the good version become available.
+fn leaves_one_by_one(mut world: World, reason: &str) {
+    let canary = world.child("Deployment", "shop-canary").unwrap();
+    let template = canary["spec"]["template"].clone();
+    world.settle();
+    assert_eq!(replicas(&world, "shop"), Some(4));
+    for there in 0..4 {
+        stable_available(&mut world, there);
+        assert_eq!(replicas(&world, "shop-canary"), Some(i64::from(4 - there)));
+        assert_eq!(
+            world.child("Deployment", "shop-canary").unwrap()["spec"]["template"],
+            template,
+            "no pod is replaced on its way out"
+        );
+        let target = &world.child("Service", "shop").unwrap()["spec"]["ports"][0]["targetPort"];
+        assert_eq!(target, "http", "and all of them are reached");
+    }
+    stable_available(&mut world, 4);
+    assert_eq!(replicas(&world, "shop-canary"), None);
+    assert_eq!(world.ready_condition().reason, reason);
+    stable_available(&mut world, 2);
+    assert_eq!(replicas(&world, "shop-canary"), None, "what is over does not come back");
+}
+
+#[test]
+fn a_failed_version_that_served_alone_goes_as_the_good_one_comes_back() {
+    let mut world = on_all_pods();
+    world.seen.pods = vec![pod_on_trial(&world, 3)];
+    world.settle();
+    world.seen.pods.clear();
+    leaves_one_by_one(world, "RolledBack");
+}
+
+#[test]
+fn a_version_that_is_taken_back_in_mid_trial_goes_as_the_one_before_comes_back() {
+    let mut world = on_all_pods();
+    world.edit(|spec| {
+        spec.image = "nginx:1.25".to_string();
+        spec.ports[0].container_port = 80;
+    });
+    leaves_one_by_one(world, "Available");
+}
+
+#[test]
+fn pods_of_a_failed_version_that_do_not_serve_go_at_once() {
+    let mut world = ready();
+    world.edit(|spec| spec.image = "nginx:broken".to_string());
+    world.settle();
+    world.pods_available(0);
+    world.settle();
+    world.seen.pods = vec![pod_on_trial(&world, 3)];
+    world.settle();
+    assert_eq!(replicas(&world, "shop-canary"), None);
+}
+
+#[test]
+fn taking_back_a_failed_version_changes_no_pod() {
+    let mut world = World::ready(json!({
+        "image": "nginx:1.24", "replicas": 3,
+        "strategy": {"type": "Canary", "canary": {"steps": [{"percent": 50, "pauseSeconds": 0}]}},
+    }));
+    world.edit(|spec| spec.image = "nginx:1.25".to_string());
+    for _ in 0..4 {
+        world.settle();
+        world.pods_become_available();
+    }
+    world.settle();
+    assert_eq!(
+        (world.image(), world.ready_condition().reason.as_str()),
+        ("nginx:1.25", "Available")
+    );
+    world.edit(|spec| spec.image = "nginx:broken".to_string());
+    world.settle();
+    world.seen.pods = vec![pod_on_trial(&world, 3)];
+    world.settle();
+    world.seen.pods.clear();
+    assert_eq!(world.ready_condition().reason, "RolledBack");
+    world.pods_become_available();
+    world.settle();
+    let before = world.deployment().clone();
+    world.edit(|spec| spec.image = "nginx:1.25".to_string());
+    world.settle();
+    assert_eq!(world.deployment(), &before, "what runs is what is wanted");
+    assert_eq!(replicas(&world, "shop-canary"), None);
+    assert_eq!(world.ready_condition().reason, "Available");
+}
