@@ -69,6 +69,8 @@ impl Told {
 
 /// Asks these pods how many requests to them failed.
 pub async fn ask(dial: &Dial, pods: &[&Pod], port: u16, path: &str, rate: &ErrorRate) -> Told {
+    // One that was evicted stays for people to see, and never answers again. Its address may be another pod's by now.
+    let pods: Vec<&Pod> = pods.iter().copied().filter(|pod| !is_over(pod)).collect();
     // All at once: many slow pods must not keep this application's look waiting longer than one does.
     let pages = pods.iter().map(|pod| counted(dial, pod, port, path, rate));
     let mut told = Told::default();
@@ -89,6 +91,12 @@ pub async fn ask(dial: &Dial, pods: &[&Pod], port: u16, path: &str, rate: &Error
         }
     }
     told
+}
+
+/// Whether no container of a pod will ever run again.
+fn is_over(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// What one pod counted, if it says so in time.
@@ -234,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_that_tells_nothing_is_named_with_the_reason() {
+    async fn a_pod_that_tells_nothing_is_named_with_the_reason_unless_it_is_over() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {
@@ -251,7 +259,8 @@ mod tests {
         let reach = Reach::directly(None);
         let told = ask(&reach.dial, &[&strict, &going], port, "/metrics", &rate()).await;
         assert_eq!(told.silent.as_deref(), Some("b: it answers 404 Not Found"));
-        let told = ask(&reach.dial, &[&new], port, "/metrics", &rate()).await;
+        let evicted = pod("0", json!({"phase": "Failed", "reason": "Evicted"}));
+        let told = ask(&reach.dial, &[&new, &evicted], port, "/metrics", &rate()).await;
         assert_eq!(told.silent.as_deref(), Some("a: it has no address"));
     }
 }
