@@ -119,7 +119,11 @@ pub struct RolloutStatus {
     pub revision: i64,
     /// The step of its canary; 0 where it is to run on all pods.
     pub step: i32,
-    /// The furthest it came: this grows with every pod that is replaced and with every new one that is available.
+    /// How many pods it was to have when it came so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// The furthest it came with so many pods: this grows with every pod that is replaced and with every new one that is
+    /// available.
     pub progress: i32,
     /// When it came so far. After `spec.strategy.progressDeadlineSeconds` without anything further it has failed.
     pub moved_at: Time,
