@@ -7,7 +7,7 @@ use crate::plan;
 use crate::references::{self, Digested};
 use crate::requests::{self, Reach, Told};
 use crate::resources;
-use crate::resources::revision::{Revision, wanted_hash};
+use crate::resources::revision::{Revision, Verdict, wanted_hash};
 use crate::rollout;
 use crate::seen::{OptionalKinds, Seen, Usage};
 use crate::usage::Looks;
@@ -153,8 +153,8 @@ impl Operator for WebAppOperator {
         Ok(Seen {
             stable: owned(Track::Stable),
             requests: match &canary {
-                Some(_) => self.requests(app, &pods).await,
-                None => None,
+                Some(_) if !has_failed(app, &revisions) => self.requests(app, &pods).await,
+                _ => None,
             },
             home: self.reach.home.clone(),
             canary,
@@ -220,6 +220,13 @@ pub fn is_unwell(node: &Node) -> bool {
         "MemoryPressure" | "DiskPressure" | "PIDPressure" | "NetworkUnavailable" => condition.status == "True",
         _ => false,
     })
+}
+
+/// Whether the version that is wanted was judged already, and nobody needs to know more of it.
+fn has_failed(app: &WebApp, revisions: &[Revision]) -> bool {
+    let wanted = wanted_hash(app);
+    let mut failed = revisions.iter().filter(|revision| revision.verdict == Verdict::Failed);
+    failed.any(|revision| revision.hash == wanted)
 }
 
 /// Finds the apps that an index value concerns.

@@ -223,9 +223,13 @@ fn news(app: &WebApp, situation: &Situation<'_>, plan: Plan) -> Plan {
 /// When to look again: at the next thing that time alone brings about, at the latest after the usual pause.
 fn next_look(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> Duration {
     let mut next = RESYNC;
+    // What time has brought about already was looked at just now. What is held up by something else waits for that: to
+    // look again and again would not help it.
     let mut at = |time: Timestamp| {
-        let left = Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO);
-        next = next.min(left.max(Duration::from_secs(1)));
+        if time > now {
+            let left = Duration::try_from(time.duration_since(now)).unwrap_or(RESYNC);
+            next = next.min(left.max(Duration::from_secs(1)));
+        }
     };
     if let Some(change) = replicas::next_change(app, now) {
         at(change);
@@ -233,7 +237,9 @@ fn next_look(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> Duratio
     if let Some(rollout) = &situation.decision.deadline {
         at(deadline::due(app, rollout));
     }
-    if let Rollout::Trial { progress, .. } = &situation.decision.rollout {
+    if let Rollout::Trial { trial, progress, .. } = &situation.decision.rollout
+        && trial.verdict != Verdict::Failed
+    {
         let measured = app
             .spec
             .strategy

@@ -153,6 +153,11 @@ fn a_trial_whose_requests_nobody_can_count_goes_no_further_and_says_so() {
     world.pass(24 * 3600);
     world.settle();
     assert_eq!(world.image(), "nginx:1.25", "what nobody could see has not passed");
+    let plan = world.plan().to_string();
+    assert!(
+        plan.ends_with("then check again in 5s"),
+        "when it is to be counted: {plan}"
+    );
     let ready = world.ready_condition();
     assert_eq!(ready.reason, "MetricsUnreadable");
     assert!(
@@ -293,6 +298,9 @@ fn a_failed_trial_goes_no_further_where_the_spec_says_to_stop() {
         (world.image(), replicas(&world, "shop"), replicas(&world, "shop-canary")),
         ("nginx:1.25", Some(9), Some(1))
     );
+    world.pass(24 * 3600);
+    let plan = world.plan().to_string();
+    assert!(plan.ends_with("then check again in 30s"), "it is in no hurry: {plan}");
     world.edit(|spec| spec.strategy.on_failure = OnFailure::RollBack);
     world.settle();
     world.pods_become_available();
