@@ -57,6 +57,10 @@ pub struct WebAppStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_good_revision: Option<i64>,
 
+    /// The revision that the spec stands for, where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_revision: Option<i64>,
+
     /// How far a canary is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<CanaryStatus>,

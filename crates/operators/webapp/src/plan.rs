@@ -56,8 +56,8 @@ pub fn webapp(app: &WebApp, seen: &Seen, now: Timestamp) -> Plan {
     let plan = news(app, &situation, plan);
     let plan = recovery::recover(app, &situation, now, plan);
     plan.status(status::observed(app, &situation, now))
-        // A step of a canary that could not be taken has not passed.
-        .when_done(&["canary"])
+        // A step of a canary that could not be taken has not passed, and what was not done was not told.
+        .when_done(&["canary", "lastGoodRevision", "failedRevision"])
         .check_again(next_look(app, &situation, now))
 }
 
@@ -193,17 +193,18 @@ fn as_they_are(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan 
     plan
 }
 
-/// What people should hear of: a revision's verdict, once.
+/// What people should hear of: a revision's verdict. What the status says was told; the verdict itself is noted before
+/// anything else is done, and what comes after it may fail, or nobody be left to tell it.
 fn news(app: &WebApp, situation: &Situation<'_>, plan: Plan) -> Plan {
     let Some(wanted) = situation.decision.revisions.last() else {
         return plan;
     };
-    let before = situation
-        .seen
-        .revisions
-        .iter()
-        .find(|revision| revision.hash == wanted.hash);
-    if before.is_none_or(|before| before.verdict == wanted.verdict) {
+    let told = app.status.as_ref().and_then(|status| match wanted.verdict {
+        Verdict::Open => None,
+        Verdict::Good => status.last_good_revision,
+        Verdict::Failed => status.failed_revision,
+    });
+    if told == Some(wanted.number) {
         return plan;
     }
     match (wanted.verdict, &situation.decision.rollout) {

@@ -109,6 +109,9 @@ pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebA
         .rev()
         .find(|revision| revision.verdict == Verdict::Good);
     status.last_good_revision = good.map(|revision| revision.number);
+    let failed = situation.decision.revisions.last();
+    let failed = failed.filter(|wanted| wanted.verdict == Verdict::Failed);
+    status.failed_revision = failed.map(|wanted| wanted.number);
     status.canary = match &situation.decision.rollout {
         Rollout::Trial { progress, .. } | Rollout::Promotion { progress, .. } => Some(progress.clone()),
         Rollout::Whole { .. } | Rollout::RolledBack { .. } => None,

@@ -33,6 +33,32 @@ fn a_failed_rollout_goes_back_to_the_last_good_revision_and_says_so() {
 }
 
 #[test]
+fn a_verdict_is_told_though_what_follows_it_could_not_be_done_at_first() {
+    let mut world = ready();
+    for (image, verdict) in [("nginx:broken", "RolledBack"), ("nginx:1.26", "RolledOut")] {
+        world.edit(|spec| spec.image = image.to_string());
+        world.settle();
+        match verdict {
+            "RolledBack" => world.rollout_is_stuck(),
+            _ => world.pods_become_available(),
+        }
+        // Of the plan nothing is done but that the verdict is noted; then the operator dies, or is refused.
+        for child in world.plan().children {
+            let place = (child.kind.to_string(), child.key.name().to_string());
+            if place.0 == "ControllerRevision" {
+                world.children.insert(place, child.object);
+            }
+        }
+        world.see();
+        world.events.clear();
+        world.settle();
+        world.pods_become_available();
+        world.settle();
+        assert_eq!(world.events, [verdict]);
+    }
+}
+
+#[test]
 fn going_back_brings_back_the_files_and_the_ports_of_the_good_version() {
     let mut world = World::ready(
         json!({"image": "nginx:1.25", "files": [{"path": "/etc/a", "content": "good"}],
