@@ -26,6 +26,13 @@ struct Readiness {
     stalled: bool,
 }
 
+/// What the status said when it was last written.
+#[derive(Clone, Copy)]
+struct Before {
+    phase: Option<Phase>,
+    replicas: i32,
+}
+
 /// The status of a WebApp that was never looked at before.
 pub fn created(app: &WebApp, now: Timestamp) -> WebAppStatus {
     let mut status = base(app);
@@ -83,7 +90,10 @@ pub fn says(app: &WebApp, reason: &str, message: &str) -> bool {
 pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebAppStatus {
     let seen = situation.seen;
     let mut status = base(app);
-    let previous = status.phase;
+    let before = Before {
+        phase: status.phase,
+        replicas: status.replicas,
+    };
     let stable = seen.stable.as_deref();
     let sum = |pick: fn(&k8s_openapi::api::apps::v1::DeploymentStatus) -> Option<i32>| -> i32 {
         [stable, seen.canary.as_deref()]
@@ -121,7 +131,7 @@ pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebA
         Advice::Off => None,
         Advice::Report | Advice::Apply => advice::from_usage(&seen.usage, status.advice.as_ref()),
     };
-    status.phase = Some(phase(situation, previous));
+    status.phase = Some(phase(situation, before));
     let readiness = readiness(app, situation, &status);
     set_conditions(&mut status, app, readiness, now);
     note_missing_kinds(&mut status, app, situation.seen.optional, now);
@@ -161,9 +171,9 @@ fn base(app: &WebApp) -> WebAppStatus {
     app.status.clone().unwrap_or_default()
 }
 
-/// Where in its life the application is. Each arm is one legal state; the previous phase only tells a change of
-/// scale from pods that were lost.
-fn phase(situation: &Situation<'_>, previous: Option<Phase>) -> Phase {
+/// Where in its life the application is. Each arm is one legal state; what was before only tells a change of scale
+/// from pods that were lost.
+fn phase(situation: &Situation<'_>, before: Before) -> Phase {
     let Some(deployment) = situation.seen.stable.as_deref() else {
         return Phase::Reconciling;
     };
@@ -172,7 +182,7 @@ fn phase(situation: &Situation<'_>, previous: Option<Phase>) -> Phase {
     if !as_planned || situation.seen.service.is_none() {
         return Phase::Reconciling;
     }
-    let scaling = matches!(previous, Some(Phase::Ready | Phase::Scaling));
+    let scaling = matches!(before.phase, Some(Phase::Ready | Phase::Scaling));
     let current = deployment.spec.as_ref().and_then(|spec| spec.replicas);
     if situation
         .stable_replicas()
@@ -186,9 +196,11 @@ fn phase(situation: &Situation<'_>, previous: Option<Phase>) -> Phase {
             situation.decision.rollout,
             Rollout::Trial { .. } | Rollout::Promotion { .. }
         );
+    // An autoscaler changes the Deployment without us. When all was well there were as many pods as were wanted then.
+    let rescaled = before.phase == Some(Phase::Ready) && before.replicas != situation.replicas.count();
     match progress(deployment) {
         Progress::Complete if !trial_under_way => Phase::Ready,
-        _ if previous == Some(Phase::Scaling) => Phase::Scaling,
+        _ if rescaled || before.phase == Some(Phase::Scaling) => Phase::Scaling,
         _ => Phase::WaitingForPods,
     }
 }

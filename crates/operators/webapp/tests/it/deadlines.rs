@@ -79,16 +79,6 @@ fn a_version_that_moves_has_all_the_time_it_needs_and_pods_that_come_and_go_do_n
     assert_eq!(world.ready_condition().reason, "RolloutFailed");
 }
 
-/// An autoscaler writes the number of pods, and the Deployment's controller has not looked at it yet.
-fn scaled(world: &mut World, replicas: i32) {
-    let stable = Arc::make_mut(world.seen.stable.as_mut().unwrap());
-    stable.spec.as_mut().unwrap().replicas = Some(replicas);
-    *stable.metadata.generation.as_mut().unwrap() += 1;
-    let entry = json!({"manager": "autoscaler", "operation": "Update", "apiVersion": "apps/v1",
-        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}});
-    stable.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
-}
-
 /// What the Deployment's controller says of its pods: all, those of the newest template, and those available.
 fn counted(world: &mut World, [replicas, updated, available]: [i32; 3]) {
     let stable = Arc::make_mut(world.seen.stable.as_mut().unwrap());
@@ -124,7 +114,7 @@ fn an_autoscaler_that_changes_its_mind_gives_a_version_no_more_time() {
     for replicas in [12, 10, 12, 10, 12] {
         world.pass(DEADLINE / 5);
         // Just written; then looked at by the Deployment's controller; and then done.
-        scaled(&mut world, replicas);
+        world.is_scaled_to(replicas);
         look(&mut world);
         counted(&mut world, [before + 1, 1, before]);
         look(&mut world);
@@ -138,11 +128,11 @@ fn an_autoscaler_that_changes_its_mind_gives_a_version_no_more_time() {
 #[test]
 fn a_version_that_moves_has_its_time_also_when_it_is_to_have_fewer_pods() {
     let mut world = stuck_and_autoscaled();
-    scaled(&mut world, 10);
+    world.is_scaled_to(10);
     counted(&mut world, [10, 8, 9]);
     look(&mut world);
     world.pass(DEADLINE - 1);
-    scaled(&mut world, 4);
+    world.is_scaled_to(4);
     counted(&mut world, [5, 2, 4]);
     look(&mut world);
     counted(&mut world, [5, 3, 4]);

@@ -74,6 +74,30 @@ fn ready_then_deleting_while_the_deletion_waits() {
 }
 
 #[test]
+fn an_autoscaler_scales_and_lost_pods_are_waited_for() {
+    let mut world = World::ready(json!({"image": "nginx:1.25", "replicas": 3,
+        "autoscaling": {"minReplicas": 2, "maxReplicas": 10}}));
+    world.is_scaled_to(3);
+    world.pods_are_lost(1);
+    world.look();
+    assert_eq!(world.phase(), Phase::WaitingForPods);
+    world.is_scaled_to(3);
+    world.pods_become_available();
+    world.look();
+    assert_eq!(world.phase(), Phase::Ready);
+    for available in [3, 5] {
+        world.is_scaled_to(6);
+        world.pods_available(available);
+        world.look();
+        assert_eq!(world.phase(), Phase::Scaling);
+    }
+    world.is_scaled_to(6);
+    world.pods_become_available();
+    world.look();
+    assert_eq!(world.phase(), Phase::Ready);
+}
+
+#[test]
 fn a_settled_app_is_looked_at_again_in_30_s_and_nothing_is_written() {
     let mut world = World::ready(nginx());
     let writes = world.writes;

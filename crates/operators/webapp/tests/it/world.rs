@@ -179,6 +179,17 @@ impl World {
         });
     }
 
+    /// An autoscaler writes the number of pods, and the Deployment's controller has not looked at it yet. This is seen
+    /// until the next look.
+    pub fn is_scaled_to(&mut self, replicas: i32) {
+        let stable = Arc::make_mut(self.seen.stable.as_mut().unwrap());
+        stable.spec.as_mut().unwrap().replicas = Some(replicas);
+        *stable.metadata.generation.as_mut().unwrap() += 1;
+        let entry = json!({"manager": "autoscaler", "operation": "Update", "apiVersion": "apps/v1",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}});
+        stable.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
+    }
+
     /// A Secret of which the cache knows this digest.
     pub fn put_secret(&mut self, name: &str, digest: &str) {
         self.seen.digests.secrets.insert(name.to_string(), digest.to_string());
