@@ -172,10 +172,15 @@ fn as_they_are(app: &WebApp, situation: &Situation<'_>, mut plan: Plan) -> Plan 
         .stable
         .as_deref()
         .map(|found| (Track::Stable, found, situation.stable_replicas()));
-    let trial = seen.canary.as_deref().zip(situation.trial());
-    let trial = trial.filter(|(found, (trial, _))| rollout::revision_of(found) == Some(trial.hash.as_str()));
-    let trial = trial.map(|(found, (_, count))| (Track::Canary, found, Some(count)));
-    for (track, found, replicas) in stable.into_iter().chain(trial) {
+    let canary = seen.canary.as_deref().filter(|found| match situation.trial() {
+        Some((trial, _)) => rollout::revision_of(found) == Some(trial.hash.as_str()),
+        None => true,
+    });
+    let canary = canary.map(|found| {
+        let count = situation.trial().or(situation.leaving()).map_or(0, |(_, count)| count);
+        (Track::Canary, found, Some(count))
+    });
+    for (track, found, replicas) in stable.into_iter().chain(canary) {
         let runs = rollout::revision_of(found);
         let revisions = &situation.decision.revisions;
         // One whose revision is not kept any more is left alone.

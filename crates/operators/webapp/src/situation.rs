@@ -140,6 +140,7 @@ impl Situation<'_> {
             Rollout::Whole { .. } | Rollout::RolledBack { .. } => None,
         }
     }
+
     /// A canary that is over, failed or taken back: its revision, and how many of its pods that serve are still needed.
     /// They go as those that take their place become available: all at once, nobody would serve in between.
     pub fn leaving(&self) -> Option<(&Revision, i32)> {
@@ -151,18 +152,24 @@ impl Situation<'_> {
         }
         let hash = rollout::revision_of(found)?;
         let revision = self.decision.revisions.iter().find(|revision| revision.hash == hash)?;
-        // What was counted before the last change of the Deployment may be on its way out.
-        let counted = |stable: &&Deployment| {
-            let known = stable.status.as_ref().and_then(|status| status.observed_generation);
-            known >= stable.metadata.generation
-        };
-        let lacking = self.replicas.count() - available(self.seen.stable.as_deref().filter(counted));
+        let lacking = self.replicas.count() - self.staying();
         let count = lacking.min(available(Some(found)));
         (count > 0).then_some((revision, count))
     }
+
+    /// How many stable pods serve and are to go on serving. Those that were counted before the Deployment's last change
+    /// may be on their way out.
+    fn staying(&self) -> i32 {
+        let stable = self.seen.stable.as_deref().filter(|stable| {
+            let counted = stable.status.as_ref().and_then(|status| status.observed_generation);
+            counted >= stable.metadata.generation
+        });
+        let wanted = stable.and_then(|stable| stable.spec.as_ref()?.replicas);
+        available(stable).min(wanted.unwrap_or(1))
+    }
 }
 
-/// How many pods of a Deployment serve.
+/// How many pods of a Deployment serve, or did when they were last counted.
 fn available(deployment: Option<&Deployment>) -> i32 {
     let status = deployment.and_then(|found| found.status.as_ref());
     status.and_then(|status| status.available_replicas).unwrap_or(0)

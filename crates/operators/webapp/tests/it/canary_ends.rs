@@ -4,6 +4,7 @@ use crate::canary::{pod_on_trial, ready, replicas};
 use crate::world::World;
 use serde_json::json;
 use std::sync::Arc;
+use stead_apis::webapp::strategy::StrategyType;
 
 /// A trial on all pods, the last of which have just become available; nobody else serves.
 fn on_all_pods() -> World {
@@ -92,6 +93,27 @@ fn pods_of_a_failed_version_that_do_not_serve_go_at_once() {
     world.seen.pods = vec![pod_on_trial(&world, 3)];
     world.settle();
     assert_eq!(replicas(&world, "shop-canary"), None);
+}
+
+#[test]
+fn a_canary_that_is_over_sleeps_with_its_application_though_something_is_missing() {
+    let mut world = on_all_pods();
+    world.edit(|spec| {
+        spec.image = "nginx:1.25".to_string();
+        spec.ports[0].container_port = 80;
+        spec.env_from = serde_json::from_value(json!([{"secretRef": {"name": "db"}}])).unwrap();
+        spec.strategy.canary = None;
+        spec.strategy.kind = StrategyType::RollingUpdate;
+    });
+    world.settle();
+    assert_eq!(world.ready_condition().reason, "ReferenceMissing");
+    assert_eq!(replicas(&world, "shop-canary"), Some(4), "nobody else serves");
+    world.edit(|spec| spec.suspend = true);
+    world.settle();
+    assert_eq!(
+        (replicas(&world, "shop"), replicas(&world, "shop-canary")),
+        (Some(0), Some(0))
+    );
 }
 
 #[test]
