@@ -168,6 +168,7 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_create(object),
         ("", "pods") => pod::prepare_create(object, call.now),
+        ("", "services") => service::prepare_create(object),
         ("apps", "daemonsets") => daemon_set::prepare_create(object),
         ("", "limitranges") if crate::verbs::object::name(object).is_empty() => {
             let name = call.shared.environment.uid();

@@ -40,6 +40,9 @@ use stead_machinery::field::FieldError;
 pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if matches!(resource.origin, Origin::BuiltIn) {
+        if wrong_addresses(resource, object, None, &mut errors) {
+            return errors.0;
+        }
         object_errors(resource, Field::root(object), &mut errors);
         match (resource.group.as_str(), resource.plural.as_str()) {
             ("apps", "controllerrevisions") => core::revision_data(&Field::root(object), &mut errors),
@@ -55,6 +58,9 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
 pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if matches!(resource.origin, Origin::BuiltIn) {
+        if wrong_addresses(resource, object, Some(old), &mut errors) {
+            return errors.0;
+        }
         match (resource.group.as_str(), resource.plural.as_str()) {
             // A class is fixed but for its words, so nothing in it needs a second look.
             ("scheduling.k8s.io", "priorityclasses") => {}
@@ -66,6 +72,14 @@ pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
         changes::check(resource, Field::root(object), Field::root(old), &mut errors);
     }
     errors.0
+}
+
+/// Whether a service cannot have the addresses that it asks for.
+fn wrong_addresses(resource: &Resource, object: &Value, old: Option<&Value>, errors: &mut Errors) -> bool {
+    if (resource.group.as_str(), resource.plural.as_str()) == ("", "services") {
+        services::addresses(&Field::root(object), old.map(Field::root).as_ref(), errors);
+    }
+    !errors.0.is_empty()
 }
 
 /// What is wrong with a changed status.

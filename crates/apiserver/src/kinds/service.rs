@@ -40,8 +40,14 @@ fn needs_node_ports(service: &Value) -> bool {
     }
 }
 
+/// An address that is named in the older field alone is judged as in both; one in the newer alone is refused.
+pub fn prepare_create(service: &mut Value) {
+    if service["spec"]["clusterIPs"][0].is_null() {
+        match_addresses(service);
+    }
+}
+
 pub async fn begin_create(call: &Call, service: &mut Value, commit: Commit) -> Result<Allocation> {
-    match_addresses(service);
     families(service);
     let mut allocation = Allocation::default();
     let outcome = async {
@@ -95,8 +101,11 @@ pub fn prepare_update(service: &mut Value, old: &Value) {
     if new_kind == "ExternalName" {
         if old_kind != "ExternalName" {
             let spec = object::map_mut(service, "spec");
-            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                spec.remove(field);
+            // What the update sets anew is for validation to refuse.
+            for fields in [&["clusterIP", "clusterIPs"][..], &["ipFamilies"], &["ipFamilyPolicy"]] {
+                if fields.iter().all(|field| spec.get(*field) == old["spec"].get(*field)) {
+                    spec.retain(|name, _| !fields.contains(&name.as_str()));
+                }
             }
             if spec.get("internalTrafficPolicy") == old["spec"].get("internalTrafficPolicy") {
                 spec.remove("internalTrafficPolicy");

@@ -12,30 +12,20 @@ pub fn service(service: &Field<'_>, errors: &mut Errors) {
     if ports.is_empty() && !headless && kind.text() != "ExternalName" {
         errors.required(&ports, "");
     }
-    if kind.text() == "ExternalName" {
-        match spec.at("externalName").text() {
-            "" => errors.required(&spec.at("externalName"), ""),
-            name => errors.complaints(
-                &spec.at("externalName"),
-                names::dns1123_subdomain(name.trim_end_matches('.')),
-            ),
+    let first = Field {
+        value: spec.at("clusterIP").value,
+        path: "spec.clusterIPs[0]".to_string(),
+    };
+    match kind.text() {
+        "ExternalName" => by_name(&spec, errors),
+        kind @ ("LoadBalancer" | "NodePort") if headless => {
+            errors.invalid(&first, format!("may not be set to 'None' for {kind} services"));
         }
+        _ => {}
     }
     service_ports(&ports, kind.text(), errors);
     errors.labels(&spec.at("selector"));
     errors.one_of(&spec.at("sessionAffinity"), &["ClientIP", "None"]);
-    if kind.text() != "ExternalName" && !headless {
-        for ip in spec.at("clusterIPs").items().filter(|ip| ip.text() != "None") {
-            errors.ip(&ip);
-        }
-        // The older field stands for the first of the list until both are filled in.
-        if spec.at("clusterIPs").is_empty() && !spec.at("clusterIP").is_empty() {
-            errors.ip(&Field {
-                value: spec.at("clusterIP").value,
-                path: "spec.clusterIPs[0]".to_string(),
-            });
-        }
-    }
     for ip in spec.at("externalIPs").items() {
         errors.ip(&ip);
         special_address(&ip, errors);
@@ -58,7 +48,6 @@ pub fn service(service: &Field<'_>, errors: &mut Errors) {
         &["PreferClose", "PreferSameZone", "PreferSameNode"],
     );
     balanced(&spec, errors);
-    families(&spec, errors);
     let affinity = spec.at("sessionAffinityConfig").at("clientIP").at("timeoutSeconds");
     if spec.at("sessionAffinity").text() == "ClientIP"
         && affinity
@@ -66,6 +55,33 @@ pub fn service(service: &Field<'_>, errors: &mut Errors) {
             .is_some_and(|seconds| !(1..=86_400).contains(&seconds))
     {
         errors.invalid(&affinity, "must be greater than 0 and less than 86400");
+    }
+    let config = spec.at("sessionAffinityConfig");
+    if spec.at("sessionAffinity").text() == "None" && config.is_set() {
+        errors.forbidden(&config, "must not be set when session affinity is None");
+    }
+}
+
+/// A name elsewhere, which has no address here.
+fn by_name(spec: &Field<'_>, errors: &mut Errors) {
+    const WHY: &str = "may not be set for ExternalName services";
+    if !spec.at("clusterIPs").is_empty() || !spec.at("clusterIP").is_empty() {
+        errors.forbidden(&spec.at("clusterIPs"), WHY);
+    }
+    if !spec.at("ipFamilies").is_empty() {
+        errors.forbidden(&spec.at("ipFamilies"), WHY);
+    }
+    if spec.at("ipFamilyPolicy").is_set() {
+        errors.forbidden(&spec.at("ipFamilyPolicy"), WHY);
+    }
+    let name = spec.at("externalName");
+    match name.text().strip_suffix('.').unwrap_or(name.text()) {
+        "" => errors.required(&name, ""),
+        text => {
+            for complaint in names::dns1123_subdomain(text) {
+                errors.invalid_value(&name, text, complaint);
+            }
+        }
     }
 }
 
@@ -105,13 +121,84 @@ fn balanced(spec: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-/// Addresses of one family, which is all that there is here.
-fn families(spec: &Field<'_>, errors: &mut Errors) {
-    let (policy, families) = (spec.at("ipFamilyPolicy"), spec.at("ipFamilies"));
-    if !spec.at("clusterIPs").is_empty() && spec.at("clusterIP").is_empty() {
-        let why = "must be empty when `clusterIP` is not specified";
-        errors.invalid(&spec.at("clusterIPs"), why);
+/// What an update or a new service says of its addresses. Kubernetes gives addresses before it looks at anything else,
+/// so where these are wrong nothing else is told.
+pub fn addresses(service: &Field<'_>, old: Option<&Field<'_>>, errors: &mut Errors) {
+    let spec = service.at("spec");
+    if spec.at("type").text() == "ExternalName" {
+        return;
     }
+    families(&spec, errors);
+    if !errors.0.is_empty() {
+        return;
+    }
+    // One that would take a second family if there were one is left alone while it asks for nothing else.
+    let settled = old.map(|old| old.at("spec")).is_some_and(|old| {
+        let same = |field: &str| spec.at(field).value == old.at(field).value;
+        ["type", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]
+            .into_iter()
+            .all(same)
+    });
+    if !settled || spec.at("ipFamilyPolicy").text() != "PreferDualStack" {
+        configured(&spec, errors);
+    }
+}
+
+fn families(spec: &Field<'_>, errors: &mut Errors) {
+    let (addresses, families) = (spec.at("clusterIPs"), spec.at("ipFamilies"));
+    if !addresses.is_empty() && spec.at("clusterIP").is_empty() {
+        errors.invalid(&addresses, "must be empty when `clusterIP` is not specified");
+    }
+    let (single, mut all) = (spec.at("clusterIP"), addresses.items());
+    let first = all.next();
+    if !single.is_empty() && first.as_ref().is_some_and(|first| first.text() != single.text()) {
+        errors.invalid(&addresses, "first value must match `clusterIP`");
+    }
+    let mut seen = BTreeSet::new();
+    for family in families.items() {
+        errors.one_of(&family, &["IPv4", "IPv6"]);
+        if !seen.insert(family.text()) {
+            errors.duplicate(&family);
+        }
+    }
+    let policies = &["PreferDualStack", "RequireDualStack", "SingleStack"];
+    errors.one_of_if_set(&spec.at("ipFamilyPolicy"), policies);
+    let count = addresses.items().count();
+    let found = errors.0.len();
+    if first.is_some_and(|first| first.text() == "None") {
+        if count > 1 {
+            errors.invalid(&addresses, "'None' must be the first and only value");
+        }
+        return;
+    }
+    for address in addresses.items() {
+        errors.ip(&address);
+    }
+    if count > 2 {
+        errors.invalid(&addresses, "may only hold up to 2 values");
+    }
+    if errors.0.len() > found {
+        return;
+    }
+    let (older, newer): (Vec<_>, Vec<_>) = addresses.items().partition(|address| !address.text().contains(':'));
+    if older.len() > 1 || newer.len() > 1 {
+        errors.invalid(&addresses, "may specify no more than one IP for each IP family");
+    }
+    for (at, (address, family)) in addresses.items().zip(families.items()).enumerate() {
+        let sixth = address.text().contains(':');
+        let wanted = match family.text() {
+            "IPv4" if sixth => "an IPv4",
+            "IPv6" if !sixth => "an IPv6",
+            _ => continue,
+        };
+        let why = format!("expected {wanted} value as indicated by `ipFamilies[{at}]`");
+        errors.invalid(&address, why);
+    }
+}
+
+/// The families that a service asks for must be those of the cluster, which has one.
+fn configured(spec: &Field<'_>, errors: &mut Errors) {
+    let (policy, families) = (spec.at("ipFamilyPolicy"), spec.at("ipFamilies"));
     // Nothing is allocated for a service that has neither an address nor pods of its own, so it may name families that
     // the cluster lacks, and is given both when it names none.
     let unselected = spec.at("clusterIP").text() == "None" && spec.at("selector").is_empty();
@@ -119,23 +206,33 @@ fn families(spec: &Field<'_>, errors: &mut Errors) {
         "" => !unselected,
         text => text == "SingleStack",
     };
-    let several = single && families.items().count() == 2;
-    if several {
-        let why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
-        errors.invalid_value(&policy, "SingleStack", why);
-    }
-    let judged = !unselected && !several;
-    let mut seen = BTreeSet::new();
-    for family in families.items() {
-        errors.one_of(&family, &["IPv4", "IPv6"]);
-        if !seen.insert(family.text()) {
-            errors.duplicate(&family);
-        } else if judged && family.text() == "IPv6" {
-            errors.invalid(&family, "not configured on this cluster");
+    let found = errors.0.len();
+    for (list, what) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
+        if single && spec.at(list).items().count() == 2 {
+            let why = format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
+            errors.invalid_value(&policy, "SingleStack", why);
         }
     }
-    errors.one_of_if_set(&policy, &["PreferDualStack", "RequireDualStack", "SingleStack"]);
-    if judged && policy.text() == "RequireDualStack" {
+    let addresses = spec.at("clusterIPs");
+    for address in addresses.items().skip(families.items().count()) {
+        if address.text().contains(':') {
+            let whole = Field {
+                value: addresses.value,
+                path: address.path,
+            };
+            errors.invalid(&whole, "IPv6 is not configured on this cluster");
+        }
+    }
+    if errors.0.len() > found {
+        return;
+    }
+    if unselected {
+        return;
+    }
+    for family in families.items().filter(|family| family.text() == "IPv6") {
+        errors.invalid(&family, "not configured on this cluster");
+    }
+    if policy.text() == "RequireDualStack" {
         errors.invalid(&policy, "this cluster is not configured for dual-stack services");
     }
 }

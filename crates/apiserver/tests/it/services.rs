@@ -211,3 +211,47 @@ async fn every_cluster_begins_with_its_own_service_and_classes() {
     let ranges = api.get("/apis/networking.k8s.io/v1/servicecidrs/kubernetes").await.ok();
     assert_eq!(ranges["spec"]["cidrs"], json!(["10.96.0.0/16"]));
 }
+
+#[tokio::test]
+async fn addresses_are_judged_before_everything_else() {
+    let api = Api::start().await;
+    let refused = async |spec: Value| {
+        let mut made = spec;
+        made["selector"] = json!({"a": "b"});
+        made["sessionAffinity"] = "Nonsense".into();
+        api.post(SERVICES, service("a", made)).await.failure().2
+    };
+    for (spec, why) in [
+        (
+            json!({"clusterIP": "fd00::1"}),
+            "spec.clusterIPs[0]: Invalid value: [\"fd00::1\"]: IPv6 is not configured on this cluster",
+        ),
+        (
+            json!({"clusterIP": "10.96.0.9", "ipFamilies": ["IPv6"]}),
+            "spec.clusterIPs[0]: Invalid value: \"10.96.0.9\": expected an IPv6 value as indicated by `ipFamilies[0]`",
+        ),
+        (
+            json!({"ipFamilies": ["IPv4", "IPv6"]}),
+            "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' when \
+             multiple IP families are specified",
+        ),
+        (
+            json!({"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.8"]}),
+            "spec.clusterIPs: Invalid value: [\"10.96.0.8\"]: first value must match `clusterIP`",
+        ),
+    ] {
+        assert_eq!(refused(spec).await, format!("Service \"a\" is invalid: {why}"));
+    }
+    let named = json!({"type": "ExternalName", "externalName": "a.b", "clusterIP": "10.96.0.9"});
+    api.post(SERVICES, service("a", named)).await.fails(
+        422,
+        "Invalid",
+        "Service \"a\" is invalid: spec.clusterIPs: Forbidden: may not be set for ExternalName services",
+    );
+    let balanced = json!({"type": "LoadBalancer", "clusterIP": "None"});
+    let balanced = api.post(SERVICES, service("a", balanced)).await.failure().2;
+    assert!(
+        balanced.contains("may not be set to 'None' for LoadBalancer services"),
+        "{balanced}"
+    );
+}
