@@ -26,7 +26,7 @@ pub use conversion::{Converter, convert};
 pub use definition::{Definition, definitions};
 pub use form::unknown_formats;
 pub use object::{
-    check_type, coerce_embedded, create_errors, default, fit_storage, is_current, mistyped_metadata, prune,
+    check_type, coerce_embedded, create_errors, default, fit_storage, fit_stored, is_current, mistyped_metadata, prune,
     update_errors,
 };
 pub use status::{prepare_create, prepare_update};

@@ -8,6 +8,7 @@ pub mod admission;
 mod allocation;
 mod binding;
 pub mod bootstrap;
+pub mod claim;
 mod connect;
 pub mod convert;
 mod daemon_set;
@@ -57,34 +58,8 @@ pub fn default(resource: &Resource, object: &mut Value) {
         ("", "secrets") => encode_strings(object),
         ("", "nodes") => one_range(object),
         ("", "pods") => pod::default(object),
-        ("", "persistentvolumeclaims") => one_source(object),
         _ => {}
     }
-}
-
-/// What a claim begins with is named in an old and in a new field; each fills in the other. The old one knows
-/// only claims and snapshots, and is ignored with anything else.
-pub fn one_source(claim: &mut Value) {
-    let elsewhere = |reference: &Value| reference["namespace"].as_str().is_some_and(|name| !name.is_empty());
-    if elsewhere(&claim["spec"]["dataSourceRef"]) {
-        drop_fields(claim, &["dataSourceRef"]);
-    }
-    let (old, new) = (&claim["spec"]["dataSource"], &claim["spec"]["dataSourceRef"]);
-    let known = matches!(
-        (old["kind"].as_str(), old["apiGroup"].as_str().unwrap_or_default()),
-        (Some("PersistentVolumeClaim"), "") | (Some("VolumeSnapshot"), "snapshot.storage.k8s.io")
-    );
-    let filled = match (old.is_object(), new.is_object()) {
-        (true, false) if known => ("dataSourceRef", old.clone()),
-        (true, false) => return drop_fields(claim, &["dataSource"]),
-        (false, true) => ("dataSource", new.clone()),
-        _ => return,
-    };
-    let (name, mut source) = filled;
-    if let Value::Object(source) = &mut source {
-        source.remove("namespace");
-    }
-    claim["spec"][name] = source;
 }
 
 fn drop_fields(object: &mut Value, names: &[&str]) {
@@ -169,6 +144,7 @@ pub async fn prepare_create(call: &Call, object: &mut Value) -> Result<()> {
         ("", "namespaces") => namespace::prepare_create(object),
         ("", "pods") => pod::prepare_create(object, call.now),
         ("", "services") => service::prepare_create(object),
+        ("", "persistentvolumeclaims") => claim::prepare(object, None),
         ("apps", "daemonsets") => daemon_set::prepare_create(object),
         ("", "limitranges") if crate::verbs::object::name(object).is_empty() => {
             let name = call.shared.environment.uid();
@@ -203,6 +179,7 @@ pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Res
     match id(&call.resource) {
         ("", "namespaces") => namespace::prepare_update(object, old, &call.path.subresource),
         ("", "services") if call.path.subresource.is_empty() => service::prepare_update(object, old),
+        ("", "persistentvolumeclaims") if call.path.subresource.is_empty() => claim::prepare(object, Some(old)),
         ("apps", "daemonsets") => daemon_set::prepare_update(object, old),
         ("", "pods") => pod::keep_priority(object, old),
         (custom::GROUP, custom::PLURAL) => custom::prepare_update(call, object),

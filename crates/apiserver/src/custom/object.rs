@@ -86,6 +86,24 @@ pub fn is_current(resource: &Resource, record: &Record) -> bool {
     }
 }
 
+/// Fits a stored object to the schema of its own version, which may have had other fields and defaults when the object
+/// was stored.
+pub fn fit_stored(call: &Call, object: &mut Value) {
+    let own = &call.resource;
+    if own.origin_is_built_in() || !object.is_object() {
+        return;
+    }
+    let stored = object["apiVersion"].as_str().unwrap_or_default();
+    let version = stored.rsplit('/').next().unwrap_or_default();
+    let resource = match version == own.version {
+        true => Some(own),
+        false => call.catalogue.get(&own.group, version, &own.plural),
+    };
+    if let Some(resource) = resource {
+        default(resource, object);
+    }
+}
+
 /// Fits what was written through another version to the schema of the one that is stored, so that its readers get the
 /// stored bytes. One that is not served has no readers.
 pub fn fit_storage(call: &Call, object: &mut Value) {

@@ -27,9 +27,12 @@ pub fn to(resource: &Resource, object: &mut Value) {
     if !object.is_object() {
         return;
     }
-    if let Origin::Custom(_) = &resource.origin {
-        // The object may have been stored under another schema, which knew other fields and had other defaults.
-        crate::custom::default(resource, object);
+    if let Origin::Custom(kind) = &resource.origin
+        && (kind.converter.is_some() || object["apiVersion"] != resource.api_version())
+    {
+        // Another version, or who converts from it, knows other fields. Defaults are those of the version that it comes
+        // from: nothing is filled in by being read.
+        crate::custom::prune(resource, object);
     }
     match super::id(resource) {
         ("events.k8s.io", "events") => rename(object, |(new, core)| (core, new)),

@@ -233,7 +233,9 @@ fn requested<'a>(spec: &Field<'a>) -> Field<'a> {
 fn claim(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     // One that was stored when there was a single field for what it begins with is no other claim for that.
     let mut filled = old.value.clone();
-    crate::kinds::one_source(&mut filled);
+    if let Some(Value::Object(spec)) = filled.get_mut("spec") {
+        crate::kinds::claim::fill(spec);
+    }
     let old = &Field {
         value: &filled,
         path: old.path.clone(),

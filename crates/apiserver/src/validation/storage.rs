@@ -138,6 +138,15 @@ pub fn claim_spec(spec: &Field<'_>, errors: &mut Errors) {
     data_source(&spec.at("dataSource"), errors);
     data_source(&spec.at("dataSourceRef"), errors);
     errors.named_if_set(&spec.at("dataSourceRef").at("namespace"), names::dns1123_label);
+    let (old, new) = (spec.at("dataSource"), spec.at("dataSourceRef"));
+    if old.is_set() && new.is_set() {
+        let same = |name: &str| old.at(name).value == new.at(name).value;
+        if !new.at("namespace").is_empty() {
+            errors.invalid(spec, "may not be specified when dataSourceRef.namespace is specified");
+        } else if !["apiGroup", "kind", "name"].into_iter().all(same) {
+            errors.invalid(spec, "must match dataSourceRef");
+        }
+    }
     errors.named_if_set(&spec.at("volumeAttributesClassName"), names::dns1123_subdomain);
 }
 

@@ -188,6 +188,9 @@ impl Call {
 
     /// Stored objects in the version of the request.
     pub async fn all_in_version(&self, mut objects: Vec<Value>) -> Result<Vec<Value>> {
+        for object in &mut objects {
+            crate::custom::fit_stored(self, object);
+        }
         crate::custom::convert(self, &mut objects, &self.api_version).await?;
         for object in &mut objects {
             crate::kinds::convert::to(&self.resource, object);

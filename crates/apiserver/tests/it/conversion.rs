@@ -118,6 +118,9 @@ async fn what_is_written_through_another_version_is_stored_as_the_stored_one_has
     let versions = &mut definition["spec"]["versions"];
     versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["unit"] =
         json!({"type": "string", "default": "C"});
+    // Being read through another version fills in nothing of that one.
+    versions[1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["mode"] =
+        json!({"type": "string", "default": "m"});
     api.post(DEFINITIONS, definition.clone()).await.ok();
     let named = |version: &str, name: &str, spec: Value| {
         let mut object = gauge(version, spec);
