@@ -10,12 +10,29 @@ use crate::server::decode;
 use crate::verbs::Call;
 use serde_json::Value;
 
+/// What becomes of fields that a kind does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    Dropped,
+    Refused,
+}
+
 /// Takes a changed object in, from the version that was changed.
-pub async fn take_in(call: &Call, review: &mut Review, seen: &Resource, changed: Value) -> Result<()> {
+pub async fn take_in(
+    call: &Call,
+    review: &mut Review,
+    seen: &Resource,
+    changed: Value,
+    unknown: Unknown,
+) -> Result<()> {
     let mut changed = changed;
     let whole = is_whole(review);
     if whole && seen.origin_is_built_in() {
         let decoded = decode::decode_value(changed, Some(seen.schema())).map_err(ApiError::internal)?;
+        if unknown == Unknown::Refused && !decoded.strict.is_empty() {
+            let why = format!("strict decoding error: {}", decoded.strict.join(", "));
+            return Err(ApiError::internal(why));
+        }
         changed = decoded.value;
     }
     call.convert(&mut changed, seen, &review.resource).await?;
@@ -29,7 +46,7 @@ pub async fn take_in(call: &Call, review: &mut Review, seen: &Resource, changed:
 }
 
 /// Whether the review is about an object of its resource. An eviction, a scale or a binding is something else.
-fn is_whole(review: &Review) -> bool {
+pub fn is_whole(review: &Review) -> bool {
     let kind = review.object.as_ref().map(|object| &object["kind"]);
     kind.is_some_and(|kind| *kind == review.resource.kind)
 }

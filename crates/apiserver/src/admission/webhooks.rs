@@ -135,7 +135,7 @@ async fn ask_and_patch(call: &Call, review: &mut Review, webhook: &Webhook) -> R
     // The patch is for the version that the webhook saw.
     call.convert(&mut patched, &review.resource, &seen).await?;
     stead_machinery::patch::json::apply(&mut patched, patch).map_err(ApiError::internal)?;
-    patched::take_in(call, review, &seen, patched).await
+    patched::take_in(call, review, &seen, patched, patched::Unknown::Dropped).await
 }
 
 /// The webhook's answer, or `None` where it need not be asked or may be ignored.

@@ -21,11 +21,18 @@ fn rules(group: &str, resource: &str) -> Value {
     json!([{"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resource]}])
 }
 
-async fn policy(api: &Api, resource: &str, group: &str, mutation: Value) {
-    let policy = json!({"metadata": {"name": "p"}, "spec": {
+fn mutating_policy(resource: &str, group: &str, mutation: Value) -> Value {
+    json!({"metadata": {"name": "p"}, "spec": {
         "matchConstraints": {"resourceRules": rules(group, resource)},
         "failurePolicy": "Ignore", "reinvocationPolicy": "Never", "mutations": [mutation],
-    }});
+    }})
+}
+
+async fn policy(api: &Api, resource: &str, group: &str, mutation: Value) {
+    bound(api, mutating_policy(resource, group, mutation)).await;
+}
+
+async fn bound(api: &Api, policy: Value) {
     let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}});
     for (path, object) in [
         ("mutatingadmissionpolicies", policy),
@@ -55,13 +62,60 @@ async fn a_policy_cannot_store_what_its_kind_does_not_have() {
     let api = Api::start().await;
     let expression = "object.metadata.name == 'typed' \
         ? [JSONPatch{op: 'replace', path: '/spec/replicas', value: 'many'}] \
+        : object.metadata.name == 'tested' \
+        ? [JSONPatch{op: 'test', path: '/spec/replicas', value: 9}, JSONPatch{op: 'remove', path: '/spec'}] \
         : [JSONPatch{op: 'add', path: '/spec/unheardOf', value: 'x'}]";
     let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
     policy(&api, "deployments", "apps", mutation).await;
-    let (code, reason, message) = api.post(DEPLOYMENTS, deployment("typed")).await.failure();
-    assert_eq!((code, reason.as_str()), (500, "InternalError"), "{message}");
-    let made = api.post(DEPLOYMENTS, deployment("pruned")).await.ok();
-    assert!(made["spec"].get("unheardOf").is_none(), "{made}");
+    api.post(DEPLOYMENTS, deployment("typed")).await.fails(
+        500,
+        "InternalError",
+        "Internal error occurred: json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+    );
+    api.post(DEPLOYMENTS, deployment("unheard")).await.fails(
+        500,
+        "InternalError",
+        "Internal error occurred: strict decoding error: unknown field \"spec.unheardOf\"",
+    );
+    // A patch whose test fails is not meant.
+    let made = api.post(DEPLOYMENTS, deployment("tested")).await.ok();
+    assert_eq!(made["spec"]["replicas"], 1);
+}
+
+#[tokio::test]
+async fn a_policy_merges_what_it_applies_as_an_apply_does() {
+    let api = Api::start().await;
+    let expression = "object.metadata.name == 'typed' \
+        ? Object{spec: Object.spec{replicas: 'many'}} \
+        : object.metadata.name == 'whole' \
+        ? Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'c': 'd'}}}} \
+        : Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{ \
+            containers: [Object.spec.template.spec.containers{name: 'c', imagePullPolicy: 'Always'}]}}}}";
+    let mutation = json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}});
+    let mut fails = mutating_policy("deployments", "apps", mutation);
+    fails["spec"]["failurePolicy"] = "Fail".into();
+    bound(&api, fails).await;
+    api.post(DEPLOYMENTS, deployment("typed")).await.fails(
+        403,
+        "Invalid",
+        "policy 'p' with binding 'b' denied request: error applying patch: failed to convert patch object to typed object: \
+         .spec.replicas: expected numeric (int or float), got string",
+    );
+    api.post(DEPLOYMENTS, deployment("whole")).await.fails(
+        403,
+        "Invalid",
+        "policy 'p' with binding 'b' denied request: error applying patch: invalid ApplyConfiguration: may not mutate atomic \
+         arrays, maps or structs: .spec.selector",
+    );
+    let made = api.post(DEPLOYMENTS, deployment("merged")).await.ok();
+    let containers = &made["spec"]["template"]["spec"]["containers"];
+    assert_eq!(containers.as_array().unwrap().len(), 1, "{made}");
+    assert_eq!(
+        (&containers[0]["image"], &containers[0]["imagePullPolicy"]),
+        (&json!("i:1"), &json!("Always"))
+    );
+    let owners = made["metadata"]["managedFields"].as_array().unwrap();
+    assert_eq!(owners.len(), 1, "{made}");
 }
 
 #[tokio::test]
