@@ -104,6 +104,7 @@ impl Process {
             source: self.catalogue.own.clone(),
             target: OWN_BINARY.into(),
             access: Access::ReadOnly,
+            volume: None,
         }];
         for (file, target) in [
             ("hosts", "/etc/hosts"),
@@ -116,6 +117,7 @@ impl Process {
                     source,
                     target: target.into(),
                     access: Access::ReadWrite,
+                    volume: None,
                 });
             }
         }
@@ -155,6 +157,7 @@ impl Process {
                 source,
                 target: wanted.mount_path.clone().into(),
                 access,
+                volume: place.filter(|_| sub_path.is_some()).cloned(),
             });
         }
         // Outer places before inner ones, or an outer mount would hide an inner one.

@@ -9,8 +9,8 @@ use super::images::Pull;
 use super::images::store::user as user_of;
 use super::probe::Prober;
 use super::spec::{
-    Access, Input, Inside, Mount, Processes, RunRecord, RunSpec, SandboxRecord, Screen, Silence, StartRecord, load,
-    store,
+    Access, Input, Inside, Kernel, Mount, Processes, RunRecord, RunSpec, SandboxRecord, Screen, Silence, StartRecord,
+    load, store,
 };
 use super::{Ended, Process, entry, powers, seccomp};
 use crate::node::runtime::{Readiness, Running, RuntimeError};
@@ -99,6 +99,7 @@ impl Process {
                     source: message,
                     target: path.into(),
                     access: Access::ReadWrite,
+                    volume: None,
                 });
                 let processes = processes(&shape);
                 Some(Inside {
@@ -111,6 +112,10 @@ impl Process {
                         _ => Access::ReadWrite,
                     },
                     image: content.map(|content| content.root.clone()),
+                    kernel: match container.security_context.as_ref() {
+                        Some(own) if own.privileged == Some(true) => Kernel::Open,
+                        _ => Kernel::Guarded,
+                    },
                 })
             }
             None => None,

@@ -4,16 +4,23 @@
 //! container writes is gone with it, and never reaches the machine. Volumes are mounted over that. All of it lives
 //! in a mount namespace and vanishes with the container's last process: there is nothing to unmount.
 
-use super::spec::{Access, Inside};
+use super::spec::{Access, Inside, Kernel, Mount};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 const NONE: Option<&str> = None;
 /// Links that are followed on one path before it is taken for a circle, as the kernel does.
 const MOST_LINKS: usize = 40;
+
+/// What of the kernel is for reading only, below /proc.
+const SETTINGS: &[&str] = &["sys", "sysrq-trigger", "irq", "bus", "fs"];
+/// What is none of a container's business, below /proc.
+const SECRETS: &[&str] = &["kcore", "keys", "timer_list"];
 
 /// Builds the root and moves this process into it.
 pub fn enter(inside: &Inside) -> io::Result<()> {
@@ -40,9 +47,7 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
         MsFlags::empty(),
         Some(layers.as_str()),
     )?;
-    let target = root.join("sys");
-    std::fs::create_dir_all(&target)?;
-    mount(Some("/sys"), &target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
+    system(&root, inside.kernel)?;
     devices(&root)?;
     let scratch: &[&str] = match inside.access {
         Access::ReadWrite => &["tmp", "run"],
@@ -61,11 +66,17 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     }
     for wanted in &inside.mounts {
         let target = under(&root, &wanted.target);
-        bind(&wanted.source, &target, wanted.access)?;
+        match opened(wanted)? {
+            Some(part) => bind(&seen_as(&part), &target, wanted.access)?,
+            None => bind(&wanted.source, &target, wanted.access)?,
+        }
     }
     let target = root.join("proc");
     std::fs::create_dir_all(&target)?;
     mount(Some("proc"), &target, Some("proc"), MsFlags::empty(), NONE)?;
+    if inside.kernel == Kernel::Guarded {
+        guard(&root)?;
+    }
     std::env::set_current_dir(&root)?;
     nix::unistd::pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
@@ -74,6 +85,86 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
         mount(NONE, "/", NONE, flags, NONE)?;
     }
     std::env::set_current_dir("/")
+}
+
+/// The machine's /sys. Unless the container is privileged it is for reading, and of what is mounted there only the
+/// control groups are seen.
+fn system(root: &Path, kernel: Kernel) -> io::Result<()> {
+    let target = root.join("sys");
+    std::fs::create_dir_all(&target)?;
+    if kernel == Kernel::Open {
+        return mount(Some("/sys"), &target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE).map_err(io::Error::from);
+    }
+    mount(Some("/sys"), &target, NONE, MsFlags::MS_BIND, NONE)?;
+    let groups = Path::new("/sys/fs/cgroup");
+    if groups.exists() {
+        let target = root.join("sys/fs/cgroup");
+        mount(Some(groups), &target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
+    }
+    // Each mount is made read-only by itself; where they are is the same as on the machine.
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    for point in points.filter(|point| Path::new(point).starts_with(groups)) {
+        read_only(&root.join(point.trim_start_matches('/')))?;
+    }
+    read_only(&target)
+}
+
+/// Keeps a container from the settings and secrets of the kernel, which all containers and the machine share.
+fn guard(root: &Path) -> io::Result<()> {
+    let proc = root.join("proc");
+    for place in SETTINGS
+        .iter()
+        .map(|name| proc.join(name))
+        .filter(|place| place.exists())
+    {
+        mount(Some(&place), &place, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
+        read_only(&place)?;
+    }
+    let nothing = root.join("dev/null");
+    for place in SECRETS
+        .iter()
+        .map(|name| proc.join(name))
+        .filter(|place| place.exists())
+    {
+        mount(Some(&nothing), &place, NONE, MsFlags::MS_BIND, NONE)?;
+    }
+    let firmware = root.join("sys/firmware");
+    if firmware.exists() {
+        mount(Some("stead"), &firmware, Some("tmpfs"), MsFlags::MS_RDONLY, NONE)?;
+    }
+    Ok(())
+}
+
+fn read_only(place: &Path) -> io::Result<()> {
+    let harmless = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | harmless;
+    mount(NONE, place, NONE, flags, NONE).map_err(io::Error::from)
+}
+
+/// A part of a volume, opened so that no link leads out of it, now or later. Nothing for what is mounted as a whole.
+fn opened(wanted: &Mount) -> io::Result<Option<OwnedFd>> {
+    let Some(volume) = &wanted.volume else { return Ok(None) };
+    let part = wanted.source.strip_prefix(volume).map_err(io::Error::other)?;
+    let part = if part.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        part
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(volume, flags, Mode::empty())?;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(&folder, part, flags, Mode::empty(), within) {
+        Ok(part) => Ok(Some(part)),
+        // A kernel from before 5.6: the agent has looked at the path, and nobody can do more.
+        Err(rustix::io::Errno::NOSYS) => Ok(None),
+        Err(error) => Err(io::Error::other(format!("a subPath cannot leave its volume: {error}"))),
+    }
+}
+
+/// The path of an open file, for calls that take paths only.
+fn seen_as(file: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// A /dev of its own: the devices that every program may use, and room for what it makes itself.
@@ -176,6 +267,29 @@ fn bind(source: &Path, target: &Path, access: Access) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_volume_is_never_outside_it() {
+        let place = tempfile::tempdir().unwrap();
+        let volume = place.path().join("volume");
+        std::fs::create_dir_all(volume.join("data")).unwrap();
+        std::fs::write(volume.join("data/file"), "mine").unwrap();
+        std::fs::write(place.path().join("secret"), "not mine").unwrap();
+        std::os::unix::fs::symlink("data/file", volume.join("near")).unwrap();
+        std::os::unix::fs::symlink("../secret", volume.join("far")).unwrap();
+        let open = |part: &str| {
+            opened(&Mount {
+                source: volume.join(part),
+                target: "/x".into(),
+                access: Access::ReadOnly,
+                volume: Some(volume.clone()),
+            })
+        };
+        let near = open("near").unwrap().expect("a kernel that can");
+        assert_eq!(std::fs::read_to_string(seen_as(&near)).unwrap(), "mine");
+        assert!(open("far").unwrap_err().to_string().contains("cannot leave its volume"));
+        assert!(open("").unwrap().is_some());
+    }
 
     #[test]
     fn links_are_followed_inside_the_root_and_never_out_of_it() {

@@ -106,6 +106,18 @@ pub struct Inside {
     /// The root of an unpacked image; without one, programs see the machine's own.
     #[serde(default)]
     pub image: Option<PathBuf>,
+    #[serde(default)]
+    pub kernel: Kernel,
+}
+
+/// How much of the machine's kernel a container sees and changes under /proc and /sys.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Kernel {
+    /// All of it: what privileged containers have, and what records of an earlier version mean.
+    #[default]
+    Open,
+    /// Its settings are for reading only, and its memory and keys are not there.
+    Guarded,
 }
 
 /// Whose processes a container sees.
@@ -129,6 +141,10 @@ pub struct Mount {
     pub source: PathBuf,
     pub target: PathBuf,
     pub access: Access,
+    /// The volume that the source is part of (`subPath`): other containers may put links there at any time, and none
+    /// may lead out of it.
+    #[serde(default)]
+    pub volume: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
