@@ -109,6 +109,12 @@ fn pods_are_adopted_after_a_crash_and_down_leaves_nothing_behind() {
         first,
         "pods outlive the process that started them"
     );
+    eventually("sandboxes that no pod has end with their agent", PATIENCE, || {
+        let lines = processes_of(place.path()).into_iter();
+        let holders: Vec<String> = lines.filter(|line| line.contains(" hold ")).collect();
+        // Those of the two pods, and that of the bridge.
+        (holders.len() <= 3).then_some(()).ok_or(holders.join("\n"))
+    });
     kill(Pid::from_raw(first["dies"]), Signal::SIGKILL).expect("it runs");
 
     let Some(up) = Up::whole_in(place, &arguments) else {

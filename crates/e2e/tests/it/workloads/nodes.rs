@@ -56,6 +56,27 @@ fn pods_heal_after_a_kill_and_after_the_loss_of_a_node() {
 }
 
 #[test]
+fn pods_of_a_node_that_was_off_for_a_moment_run_again() {
+    let Some(up) = cluster() else { return };
+    up.apply(WEB);
+    rolled_out(&up);
+    let binary = stead().expect("the binary");
+    for verb in ["stop", "start", "stop", "start"] {
+        let mut change = command(&binary, up.place.path());
+        succeeded(change.env("KUBECONFIG", &up.kubeconfig).args(["node", verb, "node-1"]));
+    }
+    let on_node = "--field-selector=spec.nodeName=node-1";
+    eventually("its containers were started again", PATIENCE, || {
+        let path = "jsonpath={.items[*].status.containerStatuses[0].restartCount}";
+        let counts = up.run(&["get", "pods", "-l", "app=web", on_node, "-o", path]);
+        let again = !counts.is_empty() && counts.split(' ').all(|count| count != "0");
+        again.then_some(()).ok_or(counts)
+    });
+    let ready = "--for=condition=Ready";
+    up.run(&["wait", "pods", "-l", "app=web", on_node, ready, "--timeout=60s"]);
+}
+
+#[test]
 fn a_node_that_is_cut_off_runs_on_and_is_back_when_it_is_healed() {
     let Some(up) = cluster() else { return };
     // Kubernetes' own patience with lost nodes: five minutes, far more than this outage lasts.

@@ -64,7 +64,10 @@ async fn a_pod_is_taken_for_lost_only_when_its_node_stays_away() {
     }
     cluster.pass(Duration::from_secs(30)).await;
     for name in ["early", "lost"] {
-        let pod = cluster.get(&format!("pods/{name}")).await.expect("nodes may be seen later");
+        let pod = cluster
+            .get(&format!("pods/{name}"))
+            .await
+            .expect("nodes may be seen later");
         assert_eq!(pod["status"]["phase"], "Pending");
     }
     let node = json!({"metadata": {"name": "late"}});

@@ -165,7 +165,7 @@ async fn a_node_that_is_deleted_takes_its_pods_along() {
     on(&cluster, "safe", "node-1", json!({})).await;
     set_power(&cluster, "node-0", json!("stopped")).await;
     remove(&cluster, "nodes/node-0").await;
-    gone(&cluster, "pods/lost", SOON).await;
+    gone(&cluster, "pods/lost", minutes(1)).await;
     stays(&cluster, "pods/safe", minutes(1), |pod| condition(pod, "Ready", "True")).await;
 }
 
