@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
 use stead_apis::WebApp;
+use stead_webapp::seen::Digests;
 
 /// Usual values beside the changed one that are tried.
 const BESIDE: usize = 4;
@@ -93,14 +94,17 @@ pub struct Found {
 /// A cluster that judges.
 pub struct Judge<'a> {
     stage: &'a Stage,
+    /// Of what specs may refer to.
+    digests: &'a Digests,
     /// What the server made of children: most specs have most of them.
     known: Mutex<HashMap<String, Value>>,
 }
 
 impl<'a> Judge<'a> {
-    pub fn new(stage: &'a Stage) -> Self {
+    pub fn new(stage: &'a Stage, digests: &'a Digests) -> Self {
         Judge {
             stage,
+            digests,
             known: Mutex::default(),
         }
     }
@@ -206,7 +210,7 @@ impl<'a> Judge<'a> {
                 gateway: true,
                 monitoring: true,
             },
-            digests: super::digests(),
+            digests: self.digests.clone(),
             ..Default::default()
         };
         let plan = stead_webapp::plan::webapp(&app, &seen, jiff::Timestamp::now());
