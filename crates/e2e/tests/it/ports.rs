@@ -118,7 +118,7 @@ fn datagrams_and_host_ports_reach_the_pod_of_the_node_that_was_asked() {
             "node",
             "node-0",
             "-o",
-            "jsonpath={.status.conditions[3].message}",
+            "jsonpath={.status.conditions[?(@.type=='Ready')].message}",
         ])
         .contains("share the machine's network");
     if bridged {
