@@ -34,6 +34,39 @@ const EVERY: usize = 20;
 /// What a generated spec may refer to.
 const REFERENCES: &[&str] = &["data", "data.example.com"];
 
+/// Properties of which no WebApp can have another value, by a part of their place, and why.
+const FIXED: &[(&str, &str)] = &[
+    (
+        "matchFields[].key",
+        "a node has one field to choose by; it comes and goes with `values`",
+    ),
+    ("readinessProbe.terminationGracePeriodSeconds", NO_END),
+    ("readiness.terminationGracePeriodSeconds", NO_END),
+    (
+        "resources.claims[]",
+        "a claim is one of the pod's, and a WebApp's pods have none",
+    ),
+    ("volumeClaimTemplate.metadata.creationTimestamp", NO_CLAIM_YET),
+    ("volumeClaimTemplate.metadata.deletion", NO_CLAIM_YET),
+    ("volumeClaimTemplate.metadata.finalizers", NO_CLAIM_YET),
+    ("volumeClaimTemplate.metadata.generat", NO_CLAIM_YET),
+    ("volumeClaimTemplate.metadata.managedFields", NO_CLAIM_YET),
+    ("volumeClaimTemplate.metadata.name", NO_CLAIM_YET),
+    ("volumeClaimTemplate.metadata.ownerReferences", NO_CLAIM_YET),
+    ("volumeClaimTemplate.metadata.resourceVersion", NO_CLAIM_YET),
+    ("volumeClaimTemplate.metadata.selfLink", NO_CLAIM_YET),
+    ("volumeClaimTemplate.metadata.uid", NO_CLAIM_YET),
+];
+const NO_END: &str = "no container ends because it is not ready";
+const NO_CLAIM_YET: &str = "a template takes labels and annotations only";
+
+/// Why a property is left as it is, if it is.
+fn why_fixed(place: &[schema::Step]) -> Option<&'static str> {
+    let place = shown(place);
+    let listed = FIXED.iter().find(|(listed, _)| place.contains(listed));
+    listed.map(|(_, why)| *why)
+}
+
 /// Makes what generated specs refer to, without which the operator would wait; and gives its digests as the operator
 /// sees them. That of a Secret covers what the server gave it.
 async fn make_references(client: &Client) -> Digests {
@@ -67,8 +100,12 @@ async fn w12_every_property_mutated_in_turn_gives_the_children_of_a_fresh_instal
     stage.start_operator();
     let (stage, schema) = (Arc::new(stage), Arc::new(schema::of_the_spec()));
     let all = schema::properties(&schema);
-    let leaves = all.iter().filter(|place| schema::is_leaf(place, &all));
-    let wanted: Vec<Place> = leaves.cloned().collect();
+    let leaves = all.iter().filter(|place| schema::is_leaf(place, &all)).cloned();
+    let (fixed, wanted): (Vec<Place>, Vec<Place>) = leaves.partition(|place| why_fixed(place).is_some());
+    for (listed, why) in FIXED {
+        let there = fixed.iter().any(|place| shown(place).contains(listed));
+        assert!(there, "{listed} is no property, and not to be changed: {why}");
+    }
     let groups = wanted.chunks(NEIGHBOURS).map(<[Place]>::to_vec).enumerate();
     let queue = Arc::new(Mutex::new(groups.collect::<VecDeque<_>>()));
     let outcome = Arc::new(Mutex::new(Outcome::default()));
@@ -116,6 +153,7 @@ async fn w12_every_property_mutated_in_turn_gives_the_children_of_a_fresh_instal
         all.iter().filter(changed).count(),
         all.len()
     );
+    println!("{} cannot be, such as {}", fixed.len(), shown(&fixed[0]));
     let missed: Vec<String> = outcome
         .missed
         .iter()

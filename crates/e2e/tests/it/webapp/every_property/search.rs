@@ -30,11 +30,12 @@ const NOT_IN_CHILDREN: &[&str] = &["advice", "recovery", "revisionHistoryLimit",
 /// Specs to begin with: some properties make sense only beside others.
 fn beginnings() -> Vec<Value> {
     let probe = || json!({"tcpSocket": {"port": 8080}});
+    let field = || json!({"key": "metadata.name", "operator": "In", "values": ["data"]});
     let container = |name: &str| {
         json!({"name": name, "image": "busybox:1.36", "env": [{"name": "data", "value": "data"}],
             "livenessProbe": probe(), "readinessProbe": probe(), "startupProbe": probe(),
             "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": true}],
-            "restartPolicy": (name == "init").then_some("Always")})
+            "restartPolicy": "Always"})
     };
     vec![
         json!({"image": "nginx:1.25", "replicas": 2}),
@@ -55,6 +56,16 @@ fn beginnings() -> Vec<Value> {
                 "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
             {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "app",
                 "target": {"type": "Utilization", "averageUtilization": 50}}}]}}),
+        // Volumes that need several things at once, and the one field of a node that can be chosen by.
+        json!({"image": "nginx:1.25", "replicas": 2,
+            "volumes": [
+                {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {
+                    "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}}}},
+                {"name": "fibre", "fc": {"targetWWNs": ["data"], "lun": 2}}],
+            "affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field()]}]},
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": {"matchFields": [field()]}}]}}}),
         // A raw device.
         json!({"image": "nginx:1.25", "replicas": 2,
             "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
@@ -282,11 +293,12 @@ struct Attempts<'a> {
 impl Attempts<'_> {
     /// Tries every value that the property may have, with the same around it.
     async fn with(&mut self, base: &Accepted, kept: usize, beside: usize) -> Option<Accepted> {
-        let own = last_name(self.place);
+        let (own, above) = (last_name(self.place), name_above(self.place));
         let mut elsewhere = 0;
         let mut number = 0;
         while self.tried.len() < self.most && elsewhere < MOST_ELSEWHERE {
-            let words = self.learned.get(own).map_or(&[][..], Vec::as_slice);
+            let words = self.learned.get(own).or_else(|| self.learned.get(above));
+            let words = words.map_or(&[][..], Vec::as_slice);
             let values = schema::values(schema::at(self.schema, self.place), words);
             let change = Change {
                 value: values.get(number)?,
@@ -304,7 +316,7 @@ impl Attempts<'_> {
                 Ok(_) => {}
                 Err(refusal) => {
                     // Where something else is wrong, another value helps only now and then.
-                    elsewhere += usize::from(!refusal.is_about(own));
+                    elsewhere += usize::from(!refusal.is_about(own) && !refusal.is_about(above));
                     for (name, words) in refusal.words() {
                         if self.learned.get(&name) != Some(&words) {
                             self.learned.insert(name, words);
@@ -345,12 +357,16 @@ impl Refusal {
 
     /// The words that it says would be taken, by the name of the property.
     fn words(&self) -> Learned {
-        let listed = self.causes.iter().filter_map(|(field, message)| {
-            let (_, words) = message.split_once("supported values: ")?;
-            let words: Vec<String> = words.split('"').skip(1).step_by(2).map(String::from).collect();
-            (!words.is_empty()).then(|| (name_of(field).to_string(), words))
-        });
-        listed.collect()
+        let mut learned = Learned::new();
+        for (field, message) in &self.causes {
+            if let Some((_, words)) = message.split_once("supported values: ") {
+                let words = words.split('"').skip(1).step_by(2).map(String::from);
+                // Of a list the server may name the whole, whichever member of an item is meant.
+                learned.entry(name_of(field).to_string()).or_default().extend(words);
+            }
+        }
+        learned.retain(|_, words| !words.is_empty());
+        learned
     }
 }
 
@@ -366,6 +382,15 @@ fn last_name(place: &[Step]) -> &str {
         Some(Step::Field(name)) => name,
         Some(Step::Item) | None => "",
     }
+}
+
+/// The name of what holds the property at the end of a way.
+fn name_above(place: &[Step]) -> &str {
+    let mut names = place.iter().rev().filter_map(|step| match step {
+        Step::Field(name) => Some(name.as_str()),
+        Step::Item => None,
+    });
+    names.nth(1).unwrap_or_default()
 }
 
 impl Found {
