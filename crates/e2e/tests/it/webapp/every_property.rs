@@ -67,6 +67,25 @@ fn why_fixed(place: &[schema::Step]) -> Option<&'static str> {
     listed.map(|(_, why)| *why)
 }
 
+/// The places in groups of neighbours. What is deep inside of one thing stays together: its parts need each other.
+fn neighbours(places: &[Place]) -> Vec<Vec<Place>> {
+    let mut groups: Vec<Vec<Place>> = Vec::new();
+    for place in places {
+        match groups.last_mut() {
+            Some(group) if group.len() < NEIGHBOURS || group.last().is_some_and(|last| shared(last, place) > 2) => {
+                group.push(place.clone());
+            }
+            _ => groups.push(vec![place.clone()]),
+        }
+    }
+    groups
+}
+
+/// How many steps two ways have in common.
+fn shared(one: &[schema::Step], other: &[schema::Step]) -> usize {
+    one.iter().zip(other).take_while(|(one, other)| one == other).count()
+}
+
 /// Makes what generated specs refer to, without which the operator would wait; and gives its digests as the operator
 /// sees them. That of a Secret covers what the server gave it.
 async fn make_references(client: &Client) -> Digests {
@@ -106,7 +125,7 @@ async fn w12_every_property_mutated_in_turn_gives_the_children_of_a_fresh_instal
         let there = fixed.iter().any(|place| shown(place).contains(listed));
         assert!(there, "{listed} is no property, and not to be changed: {why}");
     }
-    let groups = wanted.chunks(NEIGHBOURS).map(<[Place]>::to_vec).enumerate();
+    let groups = neighbours(&wanted).into_iter().enumerate();
     let queue = Arc::new(Mutex::new(groups.collect::<VecDeque<_>>()));
     let outcome = Arc::new(Mutex::new(Outcome::default()));
     let mut workers = JoinSet::new();

@@ -56,8 +56,10 @@ fn beginnings() -> Vec<Value> {
                 "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
             {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "app",
                 "target": {"type": "Utilization", "averageUtilization": 50}}}]}}),
-        // Volumes that need several things at once, and the one field of a node that can be chosen by.
+        // Volumes and rules that need several things at once, and the one field of a node that can be chosen by.
         json!({"image": "nginx:1.25", "replicas": 2,
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "data", "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"data": "data"}}}],
             "volumes": [
                 {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {
                     "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}}}},
