@@ -153,8 +153,8 @@ fn long_lists_are_judged_in_about_the_time_that_it_takes_to_read_them() {
         update(resource, object, object);
         warnings(resource, object, None);
     }
-    // Compared item with item, each of these lists takes longer than that on any machine.
-    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    // A few seconds; compared item with item they take many minutes, so that a busy machine is not mistaken for that.
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
