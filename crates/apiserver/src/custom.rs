@@ -4,8 +4,10 @@
 //! worked out before it is stored, and the catalogue is made anew from the stored definitions whenever
 //! they have changed. Nothing runs in between, so a client that has seen its definition can use it.
 
+use crate::catalogue::Resource;
 use crate::store::Revision;
 use serde_json::Value;
+use std::sync::Arc;
 use stead_cel::rules::CompiledRules;
 
 mod check;
@@ -63,6 +65,8 @@ pub struct CustomKind {
     pub converter: Option<Converter>,
     /// Sent as a warning with each use of a deprecated version.
     pub deprecation: Option<String>,
+    /// The versions that nobody can ask for any more. Objects may still be stored in them, with their defaults.
+    pub unserved: Arc<[Arc<Resource>]>,
 }
 
 /// JSON paths of the `scale` subresource: `.spec.replicas`.

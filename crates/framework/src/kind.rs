@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// The groups that every Kubernetes serves by itself, of those whose names have a dot.
-const BUILT_IN: [&str; 16] = [
+const BUILT_IN: [&str; 18] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "apiregistration.k8s.io",
@@ -24,12 +24,14 @@ const BUILT_IN: [&str; 16] = [
     "discovery.k8s.io",
     "events.k8s.io",
     "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
     "networking.k8s.io",
     "node.k8s.io",
     "rbac.authorization.k8s.io",
     "resource.k8s.io",
     "scheduling.k8s.io",
     "storage.k8s.io",
+    "storagemigration.k8s.io",
 ];
 
 /// Anything that the cache can hold: it has metadata and comes from JSON.

@@ -67,13 +67,19 @@ impl Definition {
             let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
             let storage = versions.iter().find(|version| version["storage"] == true);
             let storage = storage.map_or(&Value::Null, |version| &version["name"]);
-            for version in versions.iter().filter(|version| version["served"] == true) {
-                let storage = storage.as_str().unwrap_or_default();
-                let mut kind = custom_kind(object, &definition, version, storage);
-                kind.since = since;
-                let resource = resource(object, &definition, version, kind);
-                definition.resources.push(Arc::new(resource));
-            }
+            let storage = storage.as_str().unwrap_or_default();
+            let (served, unserved): (Vec<_>, Vec<_>) = versions.iter().partition(|version| version["served"] == true);
+            let all = |versions: Vec<&Value>, unserved: Arc<[Arc<Resource>]>| -> Vec<Arc<Resource>> {
+                let made = versions.into_iter().map(|version| {
+                    let mut kind = custom_kind(object, &definition, version, storage);
+                    kind.since = since;
+                    kind.unserved = unserved.clone();
+                    Arc::new(resource(object, &definition, version, kind))
+                });
+                made.collect()
+            };
+            let unserved = all(unserved, Arc::default()).into();
+            definition.resources = all(served, unserved);
         }
         definition
     }
@@ -103,6 +109,7 @@ fn custom_kind(object: &Value, definition: &Definition, version: &Value, storage
         storage_version: storage.to_string(),
         rules: None,
         terminating: is_true(object, "Terminating"),
+        unserved: Arc::default(),
         deprecation: deprecation(definition, version),
         converter: Converter::of(&object["spec"]["conversion"]),
         since: Revision::default(),

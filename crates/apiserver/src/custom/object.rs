@@ -6,6 +6,7 @@ use crate::error::ApiError;
 use crate::store::Record;
 use crate::verbs::{Call, metadata, object};
 use serde_json::Value;
+use std::sync::Arc;
 use stead_machinery::field::{FieldError, FieldErrorKind};
 use stead_machinery::patch::go_text;
 use stead_machinery::validate::{unique_items, validate};
@@ -89,35 +90,37 @@ pub fn is_current(resource: &Resource, record: &Record) -> bool {
 /// Fits a stored object to the schema of its own version, which may have had other fields and defaults when the object
 /// was stored.
 pub fn fit_stored(call: &Call, object: &mut Value) {
-    let own = &call.resource;
-    if own.origin_is_built_in() || !object.is_object() {
+    if call.resource.origin_is_built_in() || !object.is_object() {
         return;
     }
     let stored = object["apiVersion"].as_str().unwrap_or_default();
-    let version = stored.rsplit('/').next().unwrap_or_default();
-    let resource = match version == own.version {
-        true => Some(own),
-        false => call.catalogue.get(&own.group, version, &own.plural),
-    };
-    if let Some(resource) = resource {
+    if let Some(resource) = version(call, stored.rsplit('/').next().unwrap_or_default()) {
         default(resource, object);
     }
 }
 
 /// Fits what was written through another version to the schema of the one that is stored, so that its readers get the
-/// stored bytes. One that is not served has no readers.
+/// stored bytes.
 pub fn fit_storage(call: &Call, object: &mut Value) {
     let Origin::Custom(kind) = &call.resource.origin else {
         return;
     };
-    let Resource {
-        group, version, plural, ..
-    } = &*call.resource;
-    if *version != kind.storage_version
-        && let Some(stored) = call.catalogue.get(group, &kind.storage_version, plural)
+    if call.resource.version != kind.storage_version
+        && let Some(stored) = version(call, &kind.storage_version)
     {
         default(stored, object);
     }
+}
+
+/// The request's kind in another of its versions, which need not be served.
+fn version<'a>(call: &'a Call, version: &str) -> Option<&'a Arc<Resource>> {
+    let own = &call.resource;
+    let Origin::Custom(kind) = &own.origin else { return None };
+    if own.version == version {
+        return Some(own);
+    }
+    let served = call.catalogue.get(&own.group, version, &own.plural);
+    served.or_else(|| kind.unserved.iter().find(|resource| resource.version == version))
 }
 
 /// Fills in the defaults of the schema.

@@ -153,6 +153,20 @@ async fn what_is_written_through_another_version_is_stored_as_the_stored_one_has
             json!({"unit": "C", "place": "cellar"}),
         ]
     );
+    // The stored version is not served any more, and both get a default that the objects were stored without: each is
+    // filled in by the version that it is stored in.
+    versions[0]["served"] = false.into();
+    versions[0]["storage"] = false.into();
+    versions[1]["storage"] = true.into();
+    for (at, default) in [(0, "old"), (1, "new")] {
+        versions[at]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["age"] =
+            json!({"type": "string", "default": default});
+    }
+    api.merge(&path, json!({"spec": {"versions": versions}})).await.ok();
+    assert_eq!(
+        specs(api.get(V2).await.ok()),
+        [json!({"age": "old"}), json!({"age": "old"}), json!({"age": "old"})]
+    );
 }
 
 #[tokio::test]

@@ -83,6 +83,18 @@ async fn a_policy_cannot_store_what_its_kind_does_not_have() {
 }
 
 #[tokio::test]
+async fn a_policy_that_applies_no_object_is_refused_and_not_a_panic() {
+    let api = Api::start().await;
+    let mutation = json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "variables.none"}});
+    let mut policy = mutating_policy("pods", "", mutation);
+    policy["spec"]["failurePolicy"] = "Fail".into();
+    policy["spec"]["variables"] = json!([{"name": "none", "expression": "dyn(object.spec.containers)"}]);
+    bound(&api, policy).await;
+    let refused = api.post(PODS, pod("a")).await;
+    assert!(refused.code >= 400, "{:?}", refused.body);
+}
+
+#[tokio::test]
 async fn a_policy_merges_what_it_applies_as_an_apply_does() {
     let api = Api::start().await;
     let expression = "object.metadata.name == 'typed' \

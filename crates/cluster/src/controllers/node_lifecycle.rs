@@ -62,7 +62,8 @@ pub fn add_to(manager: &Manager) {
     manager.add(controller);
 }
 
-/// Whether a pod comes to a node, or changes what it bears there: what the node says of it does not matter.
+/// Whether a pod comes to a node or is to go from it, or changes what it bears there: what the node says of it does not
+/// matter.
 fn arrives(change: &Change<Pod>) -> bool {
     let Change::Updated { old, new } = change else {
         return !matches!(change, Change::Deleted(_));
@@ -71,7 +72,8 @@ fn arrives(change: &Change<Pod>) -> bool {
         let spec = pod.spec.as_ref();
         spec.map(|spec| (spec.node_name.clone(), spec.tolerations.clone()))
     };
-    place(old) != place(new) || pods::is_ready(old) != pods::is_ready(new)
+    let goes = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+    place(old) != place(new) || pods::is_ready(old) != pods::is_ready(new) || goes(old) != goes(new)
 }
 
 /// Whether a node becomes well, or stops being so.

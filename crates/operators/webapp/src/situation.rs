@@ -152,8 +152,18 @@ impl Situation<'_> {
         }
         let hash = rollout::revision_of(found)?;
         let revision = self.decision.revisions.iter().find(|revision| revision.hash == hash)?;
-        let lacking = self.replicas.count() - self.staying();
-        let count = lacking.min(available(Some(found)));
+        let (wanted, staying) = (self.replicas.count(), self.staying());
+        // One may be missing, or there would perhaps be no room for those that are to come. What failed people serves only
+        // while few others do: the good version may never be complete again.
+        let enough = match revision.verdict {
+            Verdict::Failed => (wanted + 1) / 2,
+            Verdict::Open | Verdict::Good => wanted - 1,
+        };
+        if staying >= enough.max(1) {
+            return None;
+        }
+        let alone = i32::from(staying == 0 && wanted > 0);
+        let count = (wanted - 1 - staying).max(alone).min(available(Some(found)));
         (count > 0).then_some((revision, count))
     }
 

@@ -121,6 +121,9 @@ async fn try_apply(call: &Call, review: &mut Review, policy: &Policy, binding: &
 
 /// An object with a configuration merged in, as an apply merges it; nobody comes to own what a policy sets.
 fn merged(object: &Json, mut configuration: Json, seen: &Resource, now: Timestamp) -> Result<Json, String> {
+    if !configuration.is_object() {
+        return Err("unsupported return type from ApplyConfiguration expression".to_string());
+    }
     configuration["apiVersion"] = seen.api_version().into();
     configuration["kind"] = seen.kind.as_str().into();
     let owners = object["metadata"].get("managedFields").cloned();

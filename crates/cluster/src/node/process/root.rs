@@ -105,9 +105,18 @@ fn system(root: &Path, kernel: Kernel) -> io::Result<()> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     for point in points.filter(|point| Path::new(point).starts_with(groups)) {
-        read_only(&root.join(point.trim_start_matches('/')))?;
+        match read_only(&root.join(point.trim_start_matches('/'))) {
+            // One that is hidden by a later mount is listed all the same, and nobody sees it.
+            Err(error) if Path::new(point) != groups && is_hidden(&error) => {}
+            made => made?,
+        }
     }
     read_only(&target)
+}
+
+fn is_hidden(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(nix::errno::Errno::from_raw);
+    matches!(code, Some(nix::errno::Errno::ENOENT | nix::errno::Errno::EINVAL))
 }
 
 /// Keeps a container from the settings and secrets of the kernel, which all containers and the machine share.

@@ -159,6 +159,23 @@ async fn a_node_that_is_off_for_good_gives_its_pods_free_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_that_are_to_go_after_their_node_was_given_up_are_freed_too() {
+    let cluster = cluster_of(2).await;
+    let bears = json!({"tolerations": [{"operator": "Exists"}]});
+    on(&cluster, "stays", "node-0", bears).await;
+    on(&cluster, "leaves", "node-0", json!({})).await;
+    silent(&cluster, "node-0").await;
+    let node = cluster.get("nodes/node-0").await.expect("it");
+    let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    taints.push(json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}));
+    change(&cluster, "nodes/node-0", json!({"spec": {"taints": taints}})).await;
+    gone(&cluster, "pods/leaves", minutes(1)).await;
+    cluster.pass(minutes(10)).await;
+    remove(&cluster, "pods/stays").await;
+    gone(&cluster, "pods/stays", minutes(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_is_deleted_takes_its_pods_along() {
     let cluster = cluster_of(2).await;
     on(&cluster, "lost", "node-0", json!({})).await;
