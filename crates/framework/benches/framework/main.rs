@@ -10,6 +10,10 @@ mod queue;
 mod reconcile;
 mod server;
 
+/// As in the binary that the operators run in. The library itself leaves the choice to whoever builds on it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
