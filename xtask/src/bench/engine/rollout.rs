@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// Pods of the Deployment.
 const REPLICAS: usize = 3;
 
+/// How long a cluster is left alone before each round: what the end of the last one leaves to do is not measured.
+const REST: Duration = Duration::from_secs(1);
+
 /// From the create of the Deployment until all of its pods are so far.
 #[derive(Clone, Copy)]
 pub struct Times {
@@ -25,6 +28,7 @@ pub fn measure(server: &Server, rounds: usize) -> Result<Times> {
     let mut connection = server.target.connect()?;
     let mut all = Vec::new();
     for round in 0..=rounds.max(1) {
+        std::thread::sleep(REST);
         let times = one(server, &mut connection, &format!("web-{round}"))?;
         if round > 0 {
             all.push(times);
