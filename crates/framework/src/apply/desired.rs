@@ -23,13 +23,13 @@ pub(crate) struct Desired {
 }
 
 /// Completes a child: type, name, namespace, and the tie to its root.
-pub(crate) fn complete(child: &Child, root: &RootFacts) -> Desired {
+pub(crate) fn complete(child: Child, root: &RootFacts) -> Desired {
     let namespace = match child.kind.scope {
         Scope::Cluster => None,
         Scope::Namespaced => child.key.namespace().or(root.key.namespace()),
     };
     let key = Key::new(namespace, child.key.name());
-    let mut object = child.object.clone();
+    let mut object = child.object;
     object["apiVersion"] = json!(child.kind.api_version());
     object["kind"] = json!(child.kind.kind);
     if let Some(fields) = object.as_object_mut() {
@@ -69,7 +69,7 @@ pub(crate) fn complete(child: &Child, root: &RootFacts) -> Desired {
         }
     }
     Desired {
-        kind: child.kind.clone(),
+        kind: child.kind,
         key,
         object,
         ownership: child.ownership,

@@ -79,7 +79,7 @@ impl<O: Operator> Run<'_, O> {
         let operator = &self.planned.operator;
         let seen = operator.observe(self.context, &self.root).await?;
         let now = self.context.now();
-        let plan = match leaving {
+        let mut plan = match leaving {
             false => operator.plan(&self.root, &seen, now),
             true => operator.cleanup(&self.root, &seen, now),
         };
@@ -87,7 +87,7 @@ impl<O: Operator> Run<'_, O> {
         if let Some(mistake) = plan.mistakes.first() {
             return Err(Error::new(crate::Class::Bug, format!("the plan is wrong: {mistake}")));
         }
-        let result = self.carry_out(&plan).await;
+        let result = self.carry_out(&mut plan).await;
         self.tell(&plan, &result);
         match result {
             Ok(report) => {
@@ -123,7 +123,7 @@ impl<O: Operator> Run<'_, O> {
         }
     }
 
-    async fn carry_out(&self, plan: &Plan) -> Result<Report, Error> {
+    async fn carry_out(&self, plan: &mut Plan) -> Result<Report, Error> {
         let uid = self.root.meta().uid.clone();
         let facts = RootFacts {
             kind: Kind::of::<O::Root>(),
