@@ -15,9 +15,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How often a difference has to show before it counts.
-const LOOKS: usize = 3;
-
 /// Both servers. Everybody who compares shares them, each sequence in namespaces of its own.
 #[derive(Clone)]
 pub struct Judge {
@@ -86,14 +83,10 @@ impl Judge {
         self.compare(sequence).await.differences
     }
 
-    /// Compares a sequence, and again while its answers differ, so that only what always differs is told: the real
-    /// server answers some requests by chance, as where it walks an unordered map.
+    /// Compares a sequence, and again if its answers differ, so that only what always differs is told.
     pub async fn lasting(&self, sequence: &Sequence) -> Comparison {
         let mut found = self.compare(sequence).await;
-        for _ in 1..LOOKS {
-            if found.differences.is_empty() {
-                break;
-            }
+        if !found.differences.is_empty() {
             let again = self.differences(sequence).await;
             let always = |difference: &Difference| again.iter().any(|other| other.sort == difference.sort);
             found.differences.retain(always);
