@@ -64,6 +64,8 @@ pub(super) struct Work {
     calls: usize,
     /// What the runtime is asked of the sandbox: two calls at once would undo each other.
     errand: Errand,
+    /// How often its machine died: a start that was asked for in an earlier life is in vain.
+    lives: u32,
     stage: Stage,
 }
 
@@ -91,13 +93,21 @@ enum Stage {
 enum Done {
     Adopted(String, Seen),
     Sandbox(String, Result<Vec<IpAddr>, RuntimeError>),
-    Started(String, String, u32, Result<Running, RuntimeError>),
+    Started(String, Start, Result<Running, RuntimeError>),
     Stopped,
     SandboxStopped(String, Result<(), RuntimeError>),
     Removed(String),
     Written(String, Written),
     Registered(usize, Box<Result<Node, kube::Error>>),
     Renewed(usize, Result<(), kube::Error>),
+}
+
+/// What the runtime was asked to start.
+struct Start {
+    container: String,
+    restarts: u32,
+    /// How often the machine had died by then.
+    lives: u32,
 }
 
 /// What a timer is about.
@@ -382,9 +392,15 @@ impl Loop {
                 entry.state = State::Starting;
                 entry.started = false;
                 entry.ready = false;
+                let lives = work.lives;
                 Box::pin(async move {
                     let result = runtime.start(pod, container.clone(), restarts).await;
-                    Done::Started(uid, container, restarts, result)
+                    let start = Start {
+                        container,
+                        restarts,
+                        lives,
+                    };
+                    Done::Started(uid, start, result)
                 })
             }
             Action::Stop { container, grace, .. } => {

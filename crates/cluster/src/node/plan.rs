@@ -200,8 +200,8 @@ fn consider(container: &Whole, shape: &Shape<'_>, seen: &Container, now: Timesta
         restarts,
     };
     match &seen.state {
-        State::New => plan.actions.push(start(seen.restarts)),
-        State::Blocked { retry_at, .. } if *retry_at <= now => plan.actions.push(start(seen.restarts)),
+        State::New => plan.actions.push(start(0)),
+        State::Blocked { retry_at, .. } if *retry_at <= now => plan.actions.push(start(seen.runs())),
         State::Blocked { retry_at, since, .. } => {
             plan.wake_by(*retry_at);
             let shown = pull_shown_until(*since);
@@ -212,7 +212,7 @@ fn consider(container: &Whole, shape: &Shape<'_>, seen: &Container, now: Timesta
         State::Exited(exit) if shape.restarts(container, exit) => {
             let due = seen.backoff.until(exit.finished_at);
             if due <= now {
-                plan.actions.push(start(seen.restarts + 1));
+                plan.actions.push(start(seen.runs()));
             } else {
                 plan.wake_by(due);
             }

@@ -357,7 +357,7 @@ impl Runtime for Process {
         };
         let (first, main) = first;
         let deadline = after(self.clock.now(), grace);
-        if first {
+        if first && !grace.is_zero() {
             let hook = self.before_stop(&pod, &container);
             tokio::select! {
                 () = hook => {}

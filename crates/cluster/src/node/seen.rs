@@ -172,6 +172,12 @@ impl Container {
         }
     }
 
+    /// How many runs have ended, of one that does not run: what the status of its next run counts.
+    pub fn runs(&self) -> u32 {
+        let ran = self.previous.is_some() || self.exit().is_some();
+        self.restarts + u32::from(ran)
+    }
+
     /// True while a process may exist.
     pub fn is_alive(&self) -> bool {
         matches!(

@@ -5,7 +5,7 @@
 use super::super::fault::Power;
 use super::{
     Done, Errand, LEASE_RENEWAL, LONGEST_RETRY, Loop, Node, Notice, Pod, Presence, RETRY, Readiness, Running,
-    RuntimeError, STATUS_RENEWAL, Sandbox, Stage, State, Timer, What, Work, Written, after, api, plan,
+    RuntimeError, STATUS_RENEWAL, Sandbox, Stage, Start, State, Timer, What, Work, Written, after, api, plan,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -49,6 +49,7 @@ impl Loop {
             first_seen: self.clock.now(),
             calls: 0,
             errand: Errand::Nothing,
+            lives: 0,
             stage: Stage::Adopting,
         };
         self.pods.insert(uid.clone(), work);
@@ -139,6 +140,7 @@ impl Loop {
         if work.stage == Stage::Adopting {
             return;
         }
+        work.lives += 1;
         for container in work.seen.containers.values_mut() {
             if let State::Running { id, since } | State::Stopping { id, since, .. } = &container.state {
                 container.state = State::Exited(plan::lost(id, *since, now));
@@ -248,7 +250,7 @@ impl Loop {
                     }
                 }
             }
-            Done::Started(uid, name, restarts, result) => self.started(&uid, &name, restarts, result, now),
+            Done::Started(uid, start, result) => self.started(&uid, start, result, now),
             Done::Stopped => {}
             Done::SandboxStopped(uid, result) => {
                 let Some(work) = self.answered(&uid) else { return };
@@ -291,18 +293,25 @@ impl Loop {
         self.pods.get_mut(uid)
     }
 
-    fn started(
-        &mut self,
-        uid: &str,
-        name: &str,
-        restarts: u32,
-        result: Result<Running, RuntimeError>,
-        now: jiff::Timestamp,
-    ) {
+    fn started(&mut self, uid: &str, start: Start, result: Result<Running, RuntimeError>, now: jiff::Timestamp) {
+        let Start {
+            container: name,
+            restarts,
+            lives,
+        } = start;
         let Some(work) = self.called(uid) else { return };
-        let pod = work.pod.clone();
-        let container = work.seen.containers.entry(name.to_owned()).or_default();
+        let (pod, in_vain) = (work.pod.clone(), work.lives != lives);
+        let container = work.seen.containers.entry(name.clone()).or_default();
         match result {
+            Ok(running) if in_vain => {
+                container.restarts = restarts;
+                container.state = State::Exited(plan::lost(&running.id, running.since, now));
+                let runtime = self.runtime.clone();
+                self.call(Box::pin(async move {
+                    runtime.stop(pod, name, running.id, Duration::ZERO).await;
+                    Done::Stopped
+                }));
+            }
             Ok(running) => {
                 container.restarts = restarts;
                 container.image_id = running.image_id;
@@ -316,17 +325,22 @@ impl Loop {
                     .normal(&pod, "Started", &format!("Container {name} started"), now);
             }
             Err(error) => {
-                let first = container.backoff.raised(now);
-                container.backoff = first;
-                let reason = error.reason();
                 let message = error.to_string();
+                let retry_at = if in_vain {
+                    now
+                } else {
+                    container.backoff = container.backoff.raised(now);
+                    after(now, Duration::from_secs(u64::from(container.backoff.seconds)))
+                };
                 container.state = State::Blocked {
-                    reason: reason.to_owned(),
+                    reason: error.reason().to_owned(),
                     message: message.clone(),
                     since: now,
-                    retry_at: after(now, Duration::from_secs(u64::from(first.seconds))),
+                    retry_at,
                 };
-                self.events.warning(&pod, "Failed", &message, now);
+                if !in_vain {
+                    self.events.warning(&pod, "Failed", &message, now);
+                }
             }
         }
         for early in std::mem::take(&mut self.early) {

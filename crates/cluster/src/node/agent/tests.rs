@@ -15,6 +15,9 @@ struct Slow {
     asked: Mutex<Vec<&'static str>>,
     created: Notify,
     removed: Notify,
+    started: Notify,
+    /// Whether starts succeed.
+    able: std::sync::atomic::AtomicBool,
 }
 
 #[async_trait::async_trait]
@@ -37,12 +40,29 @@ impl Runtime for Slow {
         Ok(vec![IpAddr::from([198, 18, 0, 9])])
     }
 
-    async fn start(&self, _: Arc<Pod>, _: String, _: u32) -> Result<Running, RuntimeError> {
-        self.asked.lock().push("start");
-        std::future::pending().await
+    async fn start(&self, _: Arc<Pod>, _: String, restarts: u32) -> Result<Running, RuntimeError> {
+        self.asked.lock().push(match restarts {
+            0 => "start",
+            1 => "start again",
+            _ => "start once more",
+        });
+        self.started.notified().await;
+        if !self.able.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(RuntimeError::run("its folder is gone".to_owned()));
+        }
+        Ok(Running {
+            id: format!("run-{restarts}"),
+            since: Timestamp::now(),
+            image_id: String::new(),
+            started: true,
+            ready: Readiness::Ready,
+        })
     }
 
-    async fn stop(&self, _: Arc<Pod>, _: String, _: String, _: Duration) {}
+    async fn stop(&self, _: Arc<Pod>, _: String, _: String, grace: Duration) {
+        assert!(grace.is_zero(), "a machine that died has no patience");
+        self.asked.lock().push("kill");
+    }
 
     async fn stop_sandbox(&self, _: Arc<Pod>) -> Result<(), RuntimeError> {
         Ok(())
@@ -132,4 +152,48 @@ async fn a_sandbox_that_was_being_made_when_the_machine_died_is_removed_first() 
     story.expect(&["create", "remove"]).await;
     story.runtime.removed.notify_one();
     story.expect(&["create", "remove", "create"]).await;
+}
+
+#[tokio::test]
+async fn a_start_under_way_when_the_machine_died_counts_and_is_ended() {
+    let mut story = Story::new();
+    story.runtime.able.store(true, std::sync::atomic::Ordering::Relaxed);
+    story.runtime.created.notify_one();
+    story.expect(&["create", "start"]).await;
+    story.power(Power::Off);
+    story.power(Power::On);
+    story.runtime.removed.notify_one();
+    story.expect(&["create", "start", "remove", "create"]).await;
+    story.runtime.started.notify_one();
+    story.expect(&["create", "start", "remove", "create", "kill"]).await;
+    story.runtime.created.notify_one();
+    story
+        .expect(&["create", "start", "remove", "create", "kill", "start again"])
+        .await;
+}
+
+#[tokio::test]
+async fn a_start_that_failed_because_the_machine_died_is_tried_again_and_restarts_are_counted_on() {
+    let mut story = Story::new();
+    story.runtime.able.store(true, std::sync::atomic::Ordering::Relaxed);
+    story.runtime.created.notify_one();
+    story.runtime.started.notify_one();
+    story.expect(&["create", "start"]).await;
+    story.power(Power::Off);
+    story.power(Power::On);
+    story.runtime.removed.notify_one();
+    story.expect(&["create", "start", "remove", "create"]).await;
+    story.runtime.created.notify_one();
+    let mut asked = vec!["create", "start", "remove", "create", "start again"];
+    story.expect(&asked).await;
+    story.runtime.able.store(false, std::sync::atomic::Ordering::Relaxed);
+    story.power(Power::Off);
+    story.power(Power::On);
+    story.runtime.started.notify_one();
+    story.runtime.removed.notify_one();
+    asked.extend(["remove", "create"]);
+    story.expect(&asked).await;
+    story.runtime.created.notify_one();
+    asked.push("start again");
+    story.expect(&asked).await;
 }

@@ -70,7 +70,9 @@ fn pods_of_a_node_that_was_off_for_a_moment_run_again() {
         let path = "jsonpath={.items[*].status.containerStatuses[0].restartCount}";
         let counts = up.run(&["get", "pods", "-l", "app=web", on_node, "-o", path]);
         let again = !counts.is_empty() && counts.split(' ').all(|count| count != "0");
-        again.then_some(()).ok_or(counts)
+        again
+            .then_some(())
+            .ok_or_else(|| up.run(&["get", "pods,events", on_node, "-o", "yaml"]))
     });
     let ready = "--for=condition=Ready";
     up.run(&["wait", "pods", "-l", "app=web", on_node, ready, "--timeout=60s"]);
