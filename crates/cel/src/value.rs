@@ -250,6 +250,15 @@ impl<'a> List<'a> {
         }
     }
 
+    /// Whether a schema says what its items are.
+    pub fn has_schema(&self) -> bool {
+        match self {
+            List::Json { decl, .. } => !matches!(decl.shape, DeclShape::Dyn | DeclShape::Typed(_)),
+            List::Keyed { .. } => true,
+            List::Shared(_) => false,
+        }
+    }
+
     pub fn get(&self, index: usize) -> Option<Result<Value<'a>, EvalError>> {
         match self {
             List::Json { items, decl, .. } => items.get(index).map(|item| from_json(item, decl)),
@@ -277,6 +286,14 @@ impl<'a> Map<'a> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether a schema says what its fields or values are.
+    pub fn has_schema(&self) -> bool {
+        match self {
+            Map::Json { decl, .. } => !matches!(decl.shape, DeclShape::Dyn | DeclShape::Typed(_)),
+            Map::Shared(_) => false,
+        }
     }
 
     /// A field by the name that expressions use.

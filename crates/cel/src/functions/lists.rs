@@ -32,7 +32,7 @@ pub fn implementation(name: &str) -> Option<Call> {
         "distinct" => |args| {
             let mut kept: Vec<Value<'_>> = Vec::new();
             for item in items(args)? {
-                if !contains(&kept, &item)? {
+                if !contains(&kept, &item) {
                     kept.push(item);
                 }
             }
@@ -78,7 +78,7 @@ pub fn implementation(name: &str) -> Option<Call> {
         "sets.intersects" => |args| {
             let (a, b) = sets(args)?;
             for item in &a {
-                if contains(&b, item)? {
+                if contains(&b, item) {
                     return Ok(Value::Bool(true));
                 }
             }
@@ -110,7 +110,7 @@ fn sets<'a>(args: &[Value<'a>]) -> Result<Pair<'a>, EvalError> {
 
 fn subset(inner: &[Value<'_>], outer: &[Value<'_>]) -> Result<bool, EvalError> {
     for item in inner {
-        if !contains(outer, item)? {
+        if !contains(outer, item) {
             return Ok(false);
         }
     }
@@ -149,7 +149,7 @@ fn index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
     Ok(Value::Int(match args {
         [Value::List(list), wanted] => {
             for (place, item) in list.iter().enumerate() {
-                if equal(&item?, wanted)? {
+                if equal(&item?, wanted).unwrap_or(false) {
                     return Ok(Value::Int(place as i64));
                 }
             }
@@ -166,7 +166,7 @@ fn last_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
         [Value::List(list), wanted] => {
             let items = list.values()?;
             for (place, item) in items.iter().enumerate().rev() {
-                if equal(item, wanted)? {
+                if equal(item, wanted).unwrap_or(false) {
                     return Ok(Value::Int(place as i64));
                 }
             }

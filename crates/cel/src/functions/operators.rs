@@ -18,7 +18,8 @@ pub fn implementation(name: &str) -> Option<Call> {
             _ => Err(EvalError::NoSuchOverload),
         },
         "_==_" => |args| Ok(Value::Bool(equal(&args[0], &args[1])?)),
-        "_!=_" => |args| Ok(Value::Bool(!equal(&args[0], &args[1])?)),
+        // What cannot be compared is not equal.
+        "_!=_" => |args| Ok(Value::Bool(!equal(&args[0], &args[1]).unwrap_or(false))),
         "_<_" => |args| Ok(Value::Bool(compare(&args[0], &args[1])?.is_lt())),
         "_<=_" => |args| Ok(Value::Bool(compare(&args[0], &args[1])?.is_le())),
         "_>_" => |args| Ok(Value::Bool(compare(&args[0], &args[1])?.is_gt())),

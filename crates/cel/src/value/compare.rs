@@ -1,15 +1,24 @@
 //! Equality and order of values.
 
-use super::{List, Map, Value, from_json};
+use super::{List, Map, Value};
 use crate::decl::DeclShape;
 use crate::error::EvalError;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use stead_machinery::schema::Topology;
 
-/// Whether two values are equal. Numbers are equal across types; values of other different types are not equal,
-/// which is no error.
+/// Whether two values are equal. Numbers are equal across types, and nothing but null is null. Values of other
+/// different types are not equal, or, where Kubernetes' own types say so, cannot be compared.
 pub fn equal(a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
+    match (a, b) {
+        (Value::Null, Value::Null) => Ok(true),
+        (Value::Null, _) | (_, Value::Null) => Ok(false),
+        _ => equals(a, b),
+    }
+}
+
+/// What `a` says of being equal to `b`, as those ask that leave null to it.
+fn equals(a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
     Ok(match (a, b) {
         (Value::Null, Value::Null) => true,
         (Value::Bool(a), Value::Bool(b)) => a == b,
@@ -21,15 +30,28 @@ pub fn equal(a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
         (Value::List(a), Value::List(b)) => lists_equal(a, b)?,
         (Value::Map(a), Value::Map(b)) => maps_equal(a, b)?,
         (Value::Optional(None), Value::Optional(None)) => true,
-        (Value::Optional(Some(a)), Value::Optional(Some(b))) => equal(a, b)?,
+        (Value::Optional(Some(a)), Value::Optional(Some(b))) => equals(a, b)?,
         (Value::Quantity(a), Value::Quantity(b)) => a == b,
         (Value::Ip(a), Value::Ip(b)) => a == b,
         (Value::Cidr(a), Value::Cidr(b)) => a == b,
         (Value::Url(a), Value::Url(b)) => a == b,
         (Value::Semver(a), Value::Semver(b)) => a.precedence(b) == Ordering::Equal,
         (Value::Format(a), Value::Format(b)) => a.name == b.name,
+        (a, _) if knows_only_its_own(a) => return Err(EvalError::NoSuchOverload),
         _ => numbers(a, b) == Some(Ordering::Equal),
     })
+}
+
+/// Whether a value refuses to be compared with one of another type, instead of being different.
+fn knows_only_its_own(value: &Value<'_>) -> bool {
+    match value {
+        Value::List(list) => list.has_schema(),
+        Value::Map(map) => map.has_schema(),
+        Value::Quantity(_) | Value::Ip(_) | Value::Cidr(_) | Value::Url(_) | Value::Semver(_) | Value::Format(_) => {
+            true
+        }
+        _ => false,
+    }
 }
 
 fn lists_equal(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
@@ -40,7 +62,7 @@ fn lists_equal(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
         Some(Topology::Set) => {
             let others = b.values()?;
             for item in a.iter() {
-                if !contains(&others, &item?)? {
+                if !contains(&others, &item?) {
                     return Ok(false);
                 }
             }
@@ -51,7 +73,7 @@ fn lists_equal(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
             for item in a.iter() {
                 let item = item?;
                 match same_keys(&others, &item, keys)? {
-                    Some(other) if equal(&item, other)? => {}
+                    Some(other) if equals(&item, other)? => {}
                     _ => return Ok(false),
                 }
             }
@@ -59,7 +81,7 @@ fn lists_equal(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
         }
         _ => {
             for (x, y) in a.iter().zip(b.iter()) {
-                if !equal(&x?, &y?)? {
+                if !elements_equal(a.has_schema(), &x?, &y?)? {
                     return Ok(false);
                 }
             }
@@ -68,14 +90,18 @@ fn lists_equal(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
     }
 }
 
-/// Whether one of the values equals this one.
-pub fn contains(values: &[Value<'_>], wanted: &Value<'_>) -> Result<bool, EvalError> {
-    for value in values {
-        if equal(value, wanted)? {
-            return Ok(true);
-        }
+/// Whether elements at the same place are equal. Where no schema describes what they are in, elements that cannot be
+/// compared count as equal: so it is in Kubernetes, and expressions written there rely on verdicts, not on sense.
+fn elements_equal(has_schema: bool, a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
+    match has_schema {
+        true => equals(a, b),
+        false => Ok(equal(a, b).unwrap_or(true)),
     }
-    Ok(false)
+}
+
+/// Whether one of the values equals this one. Those that it cannot be compared with do not.
+pub fn contains(values: &[Value<'_>], wanted: &Value<'_>) -> bool {
+    values.iter().any(|value| equals(wanted, value).unwrap_or(false))
 }
 
 /// The item of a map list with the same keys.
@@ -125,7 +151,7 @@ fn maps_equal(a: &Map<'_>, b: &Map<'_>) -> Result<bool, EvalError> {
     for key in a.keys() {
         let key = key.value();
         match (a.get(&key).transpose()?, b.get(&key).transpose()?) {
-            (Some(x), Some(y)) if equal(&x, &y)? => {}
+            (Some(x), Some(y)) if elements_equal(a.has_schema(), &x, &y)? => {}
             (None, None) => {}
             _ => return Ok(false),
         }
@@ -187,7 +213,7 @@ pub fn concatenate<'a>(a: &List<'a>, b: &List<'a>) -> Result<Value<'a>, EvalErro
         Some(Topology::Set) => {
             for item in b.iter() {
                 let item = item?;
-                if !contains(&items, &item)? {
+                if !contains(&items, &item) {
                     items.push(item);
                 }
             }
@@ -214,17 +240,19 @@ pub fn concatenate<'a>(a: &List<'a>, b: &List<'a>) -> Result<Value<'a>, EvalErro
     Ok(Value::list(items))
 }
 
-/// Whether a JSON value is in a list of declared JSON values; used by `in`.
+/// Whether a value is in a list; used by `in`. A list that a schema describes says so when it cannot be compared with
+/// one of its items and equals no other.
 pub fn list_contains(list: &List<'_>, wanted: &Value<'_>) -> Result<bool, EvalError> {
-    match list {
-        List::Json { items, decl, .. } => {
-            for item in *items {
-                if equal(&from_json(item, decl)?, wanted)? {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        }
-        List::Shared(items) | List::Keyed { items, .. } => contains(items, wanted),
+    if !list.has_schema() {
+        return Ok(contains(&list.values()?, wanted));
     }
+    let mut trouble = None;
+    for item in list.iter() {
+        match item.and_then(|item| equals(&item, wanted)) {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            Err(error) => trouble = trouble.or(Some(error)),
+        }
+    }
+    trouble.map_or(Ok(false), Err)
 }
