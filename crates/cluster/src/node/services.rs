@@ -25,8 +25,12 @@ pub type Key = (String, String);
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     services: BTreeMap<Key, Arc<Service>>,
-    /// By the slice's own key.
-    slices: BTreeMap<Key, Arc<EndpointSlice>>,
+    /// By the Service's key, and the slice's name.
+    slices: BTreeMap<Key, BTreeMap<String, Arc<EndpointSlice>>>,
+    /// The Service that each slice was of when it was last seen: its label may change.
+    of: BTreeMap<Key, Key>,
+    /// Services of which something changed since somebody took them.
+    changed: BTreeSet<Key>,
 }
 
 /// Where the proxy listens.
@@ -66,26 +70,46 @@ pub struct Endpoint {
 impl Table {
     pub fn apply_service(&mut self, service: Arc<Service>) {
         if let Some(key) = key(&service.metadata) {
+            self.changed.insert(key.clone());
             self.services.insert(key, service);
         }
     }
 
     pub fn apply_slice(&mut self, slice: Arc<EndpointSlice>) {
-        if let Some(key) = key(&slice.metadata) {
-            self.slices.insert(key, slice);
-        }
+        self.remove_slice(&slice);
+        let Some(own) = key(&slice.metadata) else { return };
+        let labels = slice.metadata.labels.as_ref();
+        let Some(service) = labels.and_then(|labels| labels.get("kubernetes.io/service-name")) else {
+            return;
+        };
+        let service = (own.0.clone(), service.clone());
+        self.changed.insert(service.clone());
+        self.of.insert(own.clone(), service.clone());
+        self.slices.entry(service).or_default().insert(own.1, slice);
     }
 
     pub fn remove_service(&mut self, service: &Service) {
         if let Some(key) = key(&service.metadata) {
             self.services.remove(&key);
+            self.changed.insert(key);
         }
     }
 
     pub fn remove_slice(&mut self, slice: &EndpointSlice) {
-        if let Some(key) = key(&slice.metadata) {
-            self.slices.remove(&key);
+        let Some(own) = key(&slice.metadata) else { return };
+        let Some(service) = self.of.remove(&own) else { return };
+        if let Some(slices) = self.slices.get_mut(&service) {
+            slices.remove(&own.1);
+            if slices.is_empty() {
+                self.slices.remove(&service);
+            }
         }
+        self.changed.insert(service);
+    }
+
+    /// The Services of which something changed since this was last asked.
+    pub fn take_changed(&mut self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.changed)
     }
 
     pub fn service(&self, namespace: &str, name: &str) -> Option<&Service> {
@@ -94,17 +118,9 @@ impl Table {
             .map(Arc::as_ref)
     }
 
-    fn slices_of<'a>(&'a self, namespace: &'a str, service: &'a str) -> impl Iterator<Item = &'a EndpointSlice> {
-        self.slices
-            .iter()
-            .filter(move |((own, _), slice)| {
-                let labels = slice.metadata.labels.as_ref();
-                own == namespace
-                    && labels
-                        .and_then(|labels| labels.get("kubernetes.io/service-name"))
-                        .is_some_and(|name| name == service)
-            })
-            .map(|(_, slice)| &**slice)
+    fn slices_of(&self, namespace: &str, service: &str) -> impl Iterator<Item = &EndpointSlice> {
+        let slices = self.slices.get(&(namespace.to_owned(), service.to_owned()));
+        slices.into_iter().flat_map(BTreeMap::values).map(Arc::as_ref)
     }
 
     /// The endpoints of a Service that may get traffic; for DNS of a headless one, all that it publishes.
@@ -161,28 +177,28 @@ impl Table {
         targets.into_iter().collect()
     }
 
-    /// Every place where the proxy should listen, with node ports on these addresses.
-    pub fn routes(&self, nodes: &[IpAddr]) -> BTreeMap<Listen, Route> {
+    /// Every place where the proxy should listen for a Service, with node ports on these addresses.
+    pub fn routes(&self, (namespace, name): &Key, nodes: &[IpAddr]) -> BTreeMap<Listen, Route> {
         let mut routes = BTreeMap::new();
-        for ((namespace, name), service) in &self.services {
-            let Some(spec) = &service.spec else { continue };
-            let cluster: Option<Ipv4Addr> = spec.cluster_ip.as_deref().and_then(|address| address.parse().ok());
-            for port in spec.ports.iter().flatten() {
-                let Some(protocol) = Protocol::of(port.protocol.as_deref()) else {
-                    continue;
-                };
-                let route = Route {
-                    endpoints: self.targets(namespace, name, port.name.as_deref(), protocol),
-                    affinity: affinity(spec),
-                };
-                if let Some((address, number)) = cluster.zip(u16::try_from(port.port).ok()) {
-                    routes.insert(Listen::Cluster(address, number, protocol), route.clone());
-                }
-                let number = port.node_port.and_then(|number| u16::try_from(number).ok());
-                if let Some(number) = number.filter(|number| *number > 0) {
-                    for node in nodes {
-                        routes.insert(Listen::NodePort(*node, number, protocol), route.clone());
-                    }
+        let Some(spec) = self.service(namespace, name).and_then(|service| service.spec.as_ref()) else {
+            return routes;
+        };
+        let cluster: Option<Ipv4Addr> = spec.cluster_ip.as_deref().and_then(|address| address.parse().ok());
+        for port in spec.ports.iter().flatten() {
+            let Some(protocol) = Protocol::of(port.protocol.as_deref()) else {
+                continue;
+            };
+            let route = Route {
+                endpoints: self.targets(namespace, name, port.name.as_deref(), protocol),
+                affinity: affinity(spec),
+            };
+            if let Some((address, number)) = cluster.zip(u16::try_from(port.port).ok()) {
+                routes.insert(Listen::Cluster(address, number, protocol), route.clone());
+            }
+            let number = port.node_port.and_then(|number| u16::try_from(number).ok());
+            if let Some(number) = number.filter(|number| *number > 0) {
+                for node in nodes {
+                    routes.insert(Listen::NodePort(*node, number, protocol), route.clone());
                 }
             }
         }

@@ -3,25 +3,31 @@
 //! One task per place to listen. How things are passed on is in `pass`.
 
 use super::pass::{self, Passing, Route};
-use super::{Listen, Protocol, Table, dns};
+use super::{Key, Listen, Protocol, Table, dns};
 use crate::node::follow::{Followed, Watches};
 use crate::node::network::Network;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::ObjectMeta;
 use parking_lot::RwLock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use stead::{Change, Watch};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Where Services lead now.
 type Routes = Arc<RwLock<BTreeMap<Listen, Route>>>;
+
+/// The pause before a place that could not be served is tried again: another program may have its port for a while.
+const RETRY: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// What the proxy of a machine needs.
 pub(crate) struct Proxy {
@@ -50,7 +56,8 @@ pub(crate) async fn run(mut proxy: Proxy, stop: CancellationToken) {
     let mut slices = proxy
         .watches
         .follow(Watch::<EndpointSlice>::all().transform(|slice| forget(&mut slice.metadata)));
-    let mut listening: BTreeMap<Listen, AbortHandle> = BTreeMap::new();
+    let mut listening: BTreeMap<Listen, (Key, AbortOnDropHandle<()>)> = BTreeMap::new();
+    let mut places: BTreeMap<Key, Vec<Listen>> = BTreeMap::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -73,31 +80,42 @@ pub(crate) async fn run(mut proxy: Proxy, stop: CancellationToken) {
                 }
             }
         }
-        let wanted = table.read().routes(&proxy.nodes);
-        listening.retain(|place, task| {
-            let keep = wanted.contains_key(place) && !task.is_finished();
-            if !keep {
-                task.abort();
+        let changed: Vec<(Key, BTreeMap<Listen, Route>)> = {
+            let mut table = table.write();
+            let keys = table.take_changed().into_iter();
+            keys.map(|key| (key.clone(), table.routes(&key, &proxy.nodes)))
+                .collect()
+        };
+        let wanted: BTreeSet<Listen> = changed.iter().flat_map(|(_, wanted)| wanted.keys().copied()).collect();
+        for (key, _) in &changed {
+            for place in places.remove(key).unwrap_or_default() {
+                if !wanted.contains(&place) && listening.get(&place).is_some_and(|(owner, _)| owner == key) {
+                    listening.remove(&place);
+                    routes.write().remove(&place);
+                }
             }
-            keep
-        });
-        for place in wanted.keys().copied() {
-            listening.entry(place).or_insert_with(|| {
-                let routes = routes.clone();
-                let passing = Passing {
-                    network: proxy.network.clone(),
-                    room: proxy.room.clone(),
-                    targets: Arc::new(move || routes.read().get(&place).cloned().unwrap_or_default()),
-                };
-                tokio::spawn(listen(place, passing)).abort_handle()
-            });
         }
-        *routes.write() = wanted;
+        for (key, wanted) in changed {
+            if !wanted.is_empty() {
+                places.insert(key.clone(), wanted.keys().copied().collect());
+            }
+            for (place, route) in wanted {
+                routes.write().insert(place, route);
+                let held = listening.entry(place).or_insert_with(|| {
+                    let routes = routes.clone();
+                    let passing = Passing {
+                        network: proxy.network.clone(),
+                        room: proxy.room.clone(),
+                        targets: Arc::new(move || routes.read().get(&place).cloned().unwrap_or_default()),
+                    };
+                    let task = tokio::spawn(listen(place, passing));
+                    (key.clone(), AbortOnDropHandle::new(task))
+                });
+                held.0.clone_from(&key);
+            }
+        }
     }
     resolver.abort();
-    for task in listening.into_values() {
-        task.abort();
-    }
 }
 
 /// Follows all Services: the proxy, and whoever tells containers of them.
@@ -119,25 +137,34 @@ fn at_hand<T>(first: T, changes: &mut mpsc::UnboundedReceiver<T>) -> Vec<T> {
     all
 }
 
+/// Serves a place until the task is ended, and tries again when that fails.
 async fn listen(place: Listen, passing: Passing) {
-    let result = match place {
-        Listen::NodePort(address, port, protocol) => open(SocketAddr::new(address, port), protocol, passing).await,
-        Listen::Cluster(address, port, protocol) => {
-            let network = passing.network.clone();
-            if matches!(network.as_ref(), Network::Loopback(_)) {
-                // The machine's own network does not have the Services' addresses.
-                return std::future::pending().await;
-            }
-            if let Err(error) = network.serve_range(address, 32).await {
-                tracing::warn!(%address, %error, "a Service's address could not be made reachable");
-                return;
-            }
-            let opened = open(SocketAddr::from((address, port)), protocol, passing);
-            network.inside(opened).await.and_then(|result| result)
+    if matches!(
+        (place, passing.network.as_ref()),
+        (Listen::Cluster(..), Network::Loopback(_))
+    ) {
+        // The machine's own network does not have the Services' addresses.
+        return;
+    }
+    let mut pause = RETRY;
+    while let Err(error) = serve(place, &passing).await {
+        tracing::warn!(?place, %error, "a Service is not served; trying again");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_RETRY);
+    }
+}
+
+async fn serve(place: Listen, passing: &Passing) -> io::Result<()> {
+    match place {
+        Listen::NodePort(address, port, protocol) => {
+            open(SocketAddr::new(address, port), protocol, passing.clone()).await
         }
-    };
-    if let Err(error) = result {
-        tracing::warn!(?place, %error, "a Service is not served");
+        Listen::Cluster(address, port, protocol) => {
+            let network = &passing.network;
+            network.serve_range(address, 32).await?;
+            let opened = open(SocketAddr::from((address, port)), protocol, passing.clone());
+            network.inside(opened).await.flatten()
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the table says about Services, for the proxy and for DNS.
 
 use super::dns::answer;
-use super::{Listen, Protocol, Table};
+use super::{Key, Listen, Protocol, Table};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use serde_json::json;
@@ -33,6 +33,10 @@ fn table() -> Table {
     table
 }
 
+fn web() -> Key {
+    ("ns".to_owned(), "web".to_owned())
+}
+
 fn ask(name: &str) -> (ResponseCode, Vec<Ipv4Addr>) {
     let mut question = Message::query();
     question.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
@@ -47,11 +51,35 @@ fn ask(name: &str) -> (ResponseCode, Vec<Ipv4Addr>) {
 #[test]
 fn connections_go_to_ready_endpoints_only() {
     let node = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let routes = table().routes(&[node]);
+    let routes = table().routes(&web(), &[node]);
     let cluster = Listen::Cluster(Ipv4Addr::new(10, 96, 0, 10), 80, Protocol::Tcp);
     assert_eq!(routes[&cluster].endpoints, ["198.18.0.2:8080".parse().unwrap()]);
     let node = Listen::NodePort(node, 30080, Protocol::Tcp);
     assert_eq!(routes[&node].endpoints, ["198.18.0.2:8080".parse().unwrap()]);
+}
+
+#[test]
+fn a_change_is_told_of_the_services_that_it_is_of() {
+    let mut table = table();
+    let db: Key = ("ns".to_owned(), "db".to_owned());
+    assert_eq!(Vec::from_iter(table.take_changed()), [db.clone(), web()]);
+    assert!(table.take_changed().is_empty());
+    // A slice that is now another Service's leaves one without endpoints, and gives them to the other.
+    let moved = json!({
+        "metadata": {"name": "web-1", "namespace": "ns", "labels": {"kubernetes.io/service-name": "db"}},
+        "addressType": "IPv4", "ports": [{"name": "http", "port": 8080}], "endpoints": [{"addresses": ["198.18.0.9"]}],
+    });
+    table.apply_slice(Arc::new(serde_json::from_value(moved.clone()).unwrap()));
+    assert_eq!(Vec::from_iter(table.take_changed()), [db.clone(), web()]);
+    assert!(table.endpoints("ns", "web").is_empty());
+    assert_eq!(table.endpoints("ns", "db").len(), 2);
+    table.remove_slice(&serde_json::from_value(moved).unwrap());
+    assert_eq!(Vec::from_iter(table.take_changed()), [db]);
+    assert_eq!(table.endpoints("ns", "db").len(), 1);
+    let service = json!({"metadata": {"name": "web", "namespace": "ns"}});
+    table.remove_service(&serde_json::from_value(service).unwrap());
+    assert_eq!(Vec::from_iter(table.take_changed()), [web()]);
+    assert!(table.routes(&web(), &[]).is_empty());
 }
 
 #[test]
@@ -74,7 +102,7 @@ fn one_number_may_serve_both_protocols_with_endpoints_of_their_own() {
         "addressType": "IPv4", "ports": ports(5300), "endpoints": [{"addresses": ["198.18.0.2"]}],
     });
     table.apply_slice(Arc::new(serde_json::from_value(slice).unwrap()));
-    let routes = table.routes(&[]);
+    let routes = table.routes(&("ns".to_owned(), "dns".to_owned()), &[]);
     assert_eq!(routes.len(), 2, "{routes:?}");
     let address = Ipv4Addr::new(10, 96, 0, 10);
     let ends = |protocol| &routes[&Listen::Cluster(address, 53, protocol)].endpoints;
