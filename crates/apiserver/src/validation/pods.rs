@@ -13,14 +13,15 @@ const MOST_SEARCH_LETTERS: usize = 2_048;
 
 /// Whose spec it is: some things are asked of pods alone, because templates were never asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
-    Pod,
+pub enum Whose<'a> {
+    /// The pod of this name.
+    Pod(&'a str),
     Template,
 }
 
 pub fn pod(pod: &Field<'_>, errors: &mut Errors) {
     let spec = pod.at("spec");
-    check(&spec, Whose::Pod, errors);
+    check(&spec, Whose::Pod(pod.at("metadata").at("name").text()), errors);
     containers::images(&spec, errors);
 }
 
@@ -41,7 +42,7 @@ pub fn spec(spec: &Field<'_>, errors: &mut Errors) {
     check(spec, Whose::Template, errors);
 }
 
-fn check(spec: &Field<'_>, whose: Whose, errors: &mut Errors) {
+fn check(spec: &Field<'_>, whose: Whose<'_>, errors: &mut Errors) {
     let volumes = volumes::check(&spec.at("volumes"), whose, errors);
     resources::claims(&spec.at("resourceClaims"), errors);
     containers::check(spec, &volumes, errors);
@@ -90,7 +91,7 @@ fn pod_resources(spec: &Field<'_>, errors: &mut Errors) {
 }
 
 /// On the network of its node, a container has the ports that it says.
-fn host_network(spec: &Field<'_>, whose: Whose, errors: &mut Errors) {
+fn host_network(spec: &Field<'_>, whose: Whose<'_>, errors: &mut Errors) {
     if !spec.at("hostNetwork").is_true() {
         return;
     }
@@ -98,7 +99,7 @@ fn host_network(spec: &Field<'_>, whose: Whose, errors: &mut Errors) {
         for port in container.at("ports").items() {
             let (host, own) = (port.at("hostPort"), port.at("containerPort"));
             let said = host.number().unwrap_or_default();
-            if (whose == Whose::Pod || said != 0) && said != own.number().unwrap_or_default() {
+            if (whose != Whose::Template || said != 0) && said != own.number().unwrap_or_default() {
                 let why = "must match `containerPort` when `hostNetwork` is true";
                 errors.invalid_value(&host, said, why);
             }

@@ -6,22 +6,35 @@ use stead_machinery::quantity::Quantity;
 
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// Fields of a volume's spec that are not its source.
-const NOT_A_SOURCE: [&str; 9] = [
-    "accessModes",
-    "capacity",
-    "claimRef",
-    "mountOptions",
-    "nodeAffinity",
-    "persistentVolumeReclaimPolicy",
-    "storageClassName",
-    "volumeAttributesClassName",
-    "volumeMode",
+/// What a volume can be made of. Where there are several, the first in this order is the one that counts.
+const SOURCES: &[&str] = &[
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
 ];
 
 /// What a volume is made of, as a value of its own.
 pub fn volume_source(spec: &Field<'_>) -> serde_json::Value {
-    let sources = spec.entries().filter(|(name, _)| !NOT_A_SOURCE.contains(name));
+    let sources = spec.entries().filter(|(name, _)| SOURCES.contains(name));
     sources
         .map(|(name, field)| (name.to_string(), field.value.clone()))
         .collect::<serde_json::Map<_, _>>()
@@ -76,22 +89,16 @@ pub fn volume(volume: &Field<'_>, errors: &mut Errors) {
 
 /// A volume is made of one thing.
 fn sources(spec: &Field<'_>, errors: &mut Errors) {
-    let mut found = spec
-        .entries()
-        .filter(|(name, value)| !NOT_A_SOURCE.contains(name) && value.is_set())
-        .map(|(name, _)| name);
-    // Where there are several, which one is the first is a matter of Kubernetes' own order.
-    let host = spec.at("hostPath").is_set().then_some("hostPath");
-    let Some(first) = host.or_else(|| found.next()) else {
+    let mut found = 0;
+    for name in SOURCES.iter().copied().filter(|name| !spec.value[name].is_null()) {
+        found += 1;
+        match found {
+            1 => super::volumes::source(name, &spec.at(name), errors),
+            _ => super::volumes::one_too_many(name, spec, errors),
+        }
+    }
+    if found == 0 {
         errors.required(spec, "must specify a volume type");
-        return;
-    };
-    super::volumes::source(first, &spec.at(first), errors);
-    for (name, _) in spec
-        .entries()
-        .filter(|(name, value)| !NOT_A_SOURCE.contains(name) && *name != first && value.is_set())
-    {
-        errors.forbidden(&spec.at(name), "may not specify more than 1 volume type");
     }
 }
 

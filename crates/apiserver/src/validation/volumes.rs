@@ -28,8 +28,42 @@ impl Volumes {
     }
 }
 
+/// What a volume of a pod can be made of. Where there are several, the first in this order is the one that counts.
+const SOURCES: &[&str] = &[
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
 /// Checks volumes and gives the good ones, which mounts refer to.
-pub fn check(volumes: &Field<'_>, whose: Whose, errors: &mut Errors) -> Volumes {
+pub fn check(volumes: &Field<'_>, whose: Whose<'_>, errors: &mut Errors) -> Volumes {
     let mut known = Volumes::default();
     for volume in volumes.items() {
         let name = volume.at("name");
@@ -52,16 +86,13 @@ pub fn check(volumes: &Field<'_>, whose: Whose, errors: &mut Errors) -> Volumes 
     known
 }
 
-fn sources_of(volume: &Field<'_>, whose: Whose, errors: &mut Errors) {
+fn sources_of(volume: &Field<'_>, whose: Whose<'_>, errors: &mut Errors) {
     let mut found = 0;
-    for (kind, _) in volume
-        .entries()
-        .filter(|(kind, value)| *kind != "name" && value.is_set())
-    {
+    for kind in SOURCES.iter().copied().filter(|kind| !volume.value[kind].is_null()) {
         let source = volume.at(kind);
         found += 1;
         if found > 1 {
-            errors.forbidden(&source, "may not specify more than 1 volume type");
+            one_too_many(kind, volume, errors);
             continue;
         }
         match kind {
@@ -76,9 +107,14 @@ fn sources_of(volume: &Field<'_>, whose: Whose, errors: &mut Errors) {
             }
             "projected" => files::projected(&source, errors),
             "persistentVolumeClaim" => errors.present(&source.at("claimName")),
-            "ephemeral" => ephemeral(&source, errors),
+            "ephemeral" => {
+                ephemeral(&source, errors);
+                if let Whose::Pod(pod) = whose {
+                    claim_name(pod, volume, errors);
+                }
+            }
             "image" => {
-                if whose == Whose::Pod {
+                if whose != Whose::Template {
                     errors.present(&source.at("reference"));
                 }
                 errors.one_of_if_set(&source.at("pullPolicy"), &["Always", "IfNotPresent", "Never"]);
@@ -91,10 +127,33 @@ fn sources_of(volume: &Field<'_>, whose: Whose, errors: &mut Errors) {
     }
 }
 
+/// Refuses a source beside another one.
+pub fn one_too_many(kind: &str, volume: &Field<'_>, errors: &mut Errors) {
+    // Kubernetes spells these so here.
+    let name = match kind {
+        "cephfs" => "cephFS",
+        "downwardAPI" => "downwarAPI",
+        kind => kind,
+    };
+    errors.forbidden(&volume.at(name), "may not specify more than 1 volume type");
+}
+
 fn empty(source: &Field<'_>, errors: &mut Errors) {
     let limit = source.at("sizeLimit");
     if limit.text().parse::<Quantity>().is_ok_and(|limit| limit.is_negative()) {
         errors.forbidden(&limit, "SizeLimit field must be a valid resource quantity");
+    }
+}
+
+/// The claim of an ephemeral volume is called after the pod and the volume. Without either that is said elsewhere.
+fn claim_name(pod: &str, volume: &Field<'_>, errors: &mut Errors) {
+    let name = volume.at("name");
+    if pod.is_empty() || name.text().is_empty() {
+        return;
+    }
+    let claim = format!("{pod}-{}", name.text());
+    for complaint in names::dns1123_subdomain(&claim) {
+        errors.invalid(&name, format!("PVC name {claim:?}: {complaint}"));
     }
 }
 

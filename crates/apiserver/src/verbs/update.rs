@@ -113,7 +113,10 @@ async fn update_once(
     };
     let Desired { mut object, ownership } = make(&old)?;
     let conditional = check_version(call, &object, &old)?;
-    kinds::default(&call.resource, &mut object);
+    // A scale brings a number and no object: Kubernetes reads nothing then that defaults would be filled in of.
+    if call.path.subresource != "scale" {
+        kinds::default(&call.resource, &mut object);
+    }
     // What was sent is looked at as a whole, also the part that this path does not change.
     let can_be_owned = managed::can_be_owned(call, &object, Some(&old));
     parts::keep_other(call, &mut object, &old);
