@@ -6,7 +6,7 @@
 use super::Review;
 use crate::catalogue::Resource;
 use crate::error::{ApiError, Result};
-use crate::server::decode;
+use crate::server::decode::{self, Mistakes};
 use crate::verbs::Call;
 use serde_json::Value;
 
@@ -28,7 +28,8 @@ pub async fn take_in(
     let mut changed = changed;
     let whole = is_whole(review);
     if whole && seen.origin_is_built_in() {
-        let decoded = decode::decode_value(changed, Some(seen.schema())).map_err(ApiError::internal)?;
+        let decoded =
+            decode::decode_value(changed, Some(seen.schema()), Mistakes::PassOver).map_err(ApiError::internal)?;
         if unknown == Unknown::Refused && !decoded.strict.is_empty() {
             let why = format!("strict decoding error: {}", decoded.strict.join(", "));
             return Err(ApiError::internal(why));

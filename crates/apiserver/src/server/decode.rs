@@ -9,7 +9,7 @@ mod seed;
 
 pub use go::yaml_duplicate;
 pub use go::{json_error, json_type};
-pub use seed::decode_value;
+pub use seed::{Mistakes, decode_value};
 
 use super::negotiate::BodyEncoding;
 use crate::error::{ApiError, Result};

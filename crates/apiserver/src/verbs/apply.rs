@@ -14,7 +14,7 @@ use crate::admission::pod_security;
 use crate::catalogue::Origin;
 use crate::error::{ApiError, Result};
 use crate::server::Body;
-use crate::server::decode::{self, FieldValidation};
+use crate::server::decode::{self, FieldValidation, Mistakes};
 use crate::server::negotiate::BodyEncoding;
 use crate::store::Record;
 use bytes::Bytes;
@@ -183,7 +183,7 @@ fn fitted(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOpti
         Origin::BuiltIn => options.validation,
         Origin::Custom(_) => FieldValidation::Ignore,
     };
-    call.fit_or(object, validation, |_, why| unfit(call, config, &why))
+    call.fit_or(object, validation, Mistakes::End, |_, why| unfit(call, config, &why))
 }
 
 /// What a configuration makes of the object that is there.

@@ -4,7 +4,7 @@ use crate::auth::User;
 use crate::catalogue::{Catalogue, Resource, built_in};
 use crate::error::{ApiError, GroupResource, Result};
 use crate::server::body::{self, Body};
-use crate::server::decode::{self, Decoded, FieldValidation};
+use crate::server::decode::{self, Decoded, FieldValidation, Mistakes};
 use crate::server::negotiate::{self, Accepted};
 use crate::server::query::Query;
 use crate::server::request::ResourcePath;
@@ -288,7 +288,7 @@ impl Call {
 
     /// Fits what a patch has made to the kind: drops fields that it does not have, refuses wrong types.
     pub fn fit(&self, value: Value, validation: FieldValidation) -> Result<Value> {
-        let mut fitted = self.fit_or(value, validation, |shown, why| {
+        let mut fitted = self.fit_or(value, validation, Mistakes::PassOver, |shown, why| {
             let error = FieldError::invalid("patch", shown, why);
             ApiError::invalid("", "", "", &[error])
         })?;
@@ -304,6 +304,7 @@ impl Call {
         &self,
         value: Value,
         validation: FieldValidation,
+        mistakes: Mistakes,
         refuse: impl Fn(String, String) -> ApiError,
     ) -> Result<Value> {
         let Resource { version, kind, .. } = &*self.resource;
@@ -320,7 +321,7 @@ impl Call {
             return Err(refuse(shown(&kept), why));
         }
         let mut decoded =
-            decode::decode_value(value, schema).map_err(|error| refuse(shown(&kept), error.to_string()))?;
+            decode::decode_value(value, schema, mistakes).map_err(|error| refuse(shown(&kept), error.to_string()))?;
         decoded
             .strict
             .extend(crate::custom::prune(&self.resource, &mut decoded.value));
@@ -372,7 +373,8 @@ impl Call {
             let (sent_group, sent) = split_version(&sent_version);
             let known = built_in::kind(sent_group, sent, &sent_kind);
             // The body is read as what it says that it is before it is found to be something else.
-            let misread = known.and_then(|schema| decode::decode_value(value.clone(), Some(schema)).err());
+            let misread =
+                known.and_then(|schema| decode::decode_value(value.clone(), Some(schema), Mistakes::PassOver).err());
             let why = match known.is_some() {
                 true if misread.is_some() => misread.map(|error| error.to_string()).unwrap_or_default(),
                 true => {

@@ -7,7 +7,7 @@ use super::write_options::{OptionsKind, WriteOptions};
 use crate::catalogue::Origin;
 use crate::error::{ApiError, Result};
 use crate::server::body::{self, Body};
-use crate::server::decode;
+use crate::server::decode::{self, Mistakes};
 use crate::server::negotiate::{BodyEncoding, unsupported_media_type};
 use http::Response;
 use serde_json::Value;
@@ -93,7 +93,7 @@ impl Patch {
         if self.kind != PatchKind::Strategic {
             return call.fit(patched, self.options.validation);
         }
-        call.fit_or(patched, self.options.validation, |shown, why| {
+        call.fit_or(patched, self.options.validation, Mistakes::End, |shown, why| {
             let error = FieldError::invalid("patch", shown, converted_words(&why));
             ApiError::invalid("", "", "", &[error])
         })

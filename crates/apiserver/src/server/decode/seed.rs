@@ -24,7 +24,7 @@ struct Findings {
 
 /// What becomes of a value of the wrong type.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Mistakes {
+pub enum Mistakes {
     /// The first ends the pass, as in Go's converter.
     #[default]
     End,
@@ -98,11 +98,9 @@ pub fn protobuf(bytes: &[u8]) -> Result<Decoded, DecodeError> {
 }
 
 /// The same pass over a value that is decoded already: what a patch has made.
-pub fn decode_value(value: Value, schema: Option<SchemaRef<'_>>) -> Result<Decoded, DecodeError> {
-    run(schema, Mistakes::End, |seed| {
-        seed.deserialize(value.into_deserializer())
-    })
-    .map_err(|error| error.or_syntax(|why: serde_json::Error| why.to_string()))
+pub fn decode_value(value: Value, schema: Option<SchemaRef<'_>>, mistakes: Mistakes) -> Result<Decoded, DecodeError> {
+    run(schema, mistakes, |seed| seed.deserialize(value.into_deserializer()))
+        .map_err(|error| error.or_syntax(|why: serde_json::Error| why.to_string()))
 }
 
 enum Failure<E> {
