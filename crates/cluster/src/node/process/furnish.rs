@@ -3,6 +3,7 @@
 use super::Process;
 use super::environment::{self, Sources, expand};
 use super::launch::config_error;
+use super::root;
 use super::spec::{Access, Mount, load, store};
 use super::volumes::{Volumes, follows, shows_pod};
 use crate::node::network::Network;
@@ -144,8 +145,10 @@ impl Process {
                 // A container that ran before may have left links in the volume that lead out of it.
                 return Err(config_error("a subPath cannot leave its volume".to_owned()));
             }
-            if !source.exists() {
-                std::fs::create_dir_all(&source).map_err(|error| config_error(error.to_string()))?;
+            if let Some(volume) = place.filter(|_| !source.exists()) {
+                let part = source.strip_prefix(volume).unwrap_or(Path::new(""));
+                let made = std::fs::create_dir_all(volume).and_then(|()| root::make_within(volume, part));
+                made.map_err(|error| config_error(error.to_string()))?;
             }
             let mut volumes = shape.spec.volumes.iter().flatten();
             let follows_objects = volumes.any(|volume| volume.name == wanted.name && follows(volume));

@@ -8,6 +8,7 @@ use super::spec::{Access, Inside, Kernel, Mount};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -155,20 +156,63 @@ fn read_only(place: &Path) -> io::Result<()> {
 fn opened(wanted: &Mount) -> io::Result<Option<OwnedFd>> {
     let Some(volume) = &wanted.volume else { return Ok(None) };
     let part = wanted.source.strip_prefix(volume).map_err(io::Error::other)?;
+    match open_within(&open(volume)?, part) {
+        Ok(part) => Ok(Some(part)),
+        // A kernel from before 5.6: the agent has looked at the path, and nobody can do more.
+        Err(Errno::NOSYS) => Ok(None),
+        Err(error) => Err(leaves(error)),
+    }
+}
+
+/// Makes the folders of a path inside of a volume that are not there yet, for everybody who may write to the volume.
+/// Containers that run may turn any of them into a link at any moment, and none leads out.
+pub fn make_within(volume: &Path, part: &Path) -> io::Result<()> {
+    let top = open(volume)?;
+    let mut parent = open_within(&top, Path::new(""));
+    if parent.as_ref().is_err_and(|error| *error == Errno::NOSYS) {
+        return std::fs::create_dir_all(volume.join(part));
+    }
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&top)?.st_mode);
+    let mut place = PathBuf::new();
+    for name in part.components() {
+        place.push(name);
+        let mut found = open_within(&top, &place);
+        if found.as_ref().is_err_and(|error| *error == Errno::NOENT) {
+            make_in(&parent.map_err(leaves)?, Path::new(name.as_os_str()), mode)?;
+            found = open_within(&top, &place);
+        }
+        parent = found;
+    }
+    parent.map(drop).map_err(leaves)
+}
+
+fn make_in(parent: &OwnedFd, name: &Path, mode: Mode) -> io::Result<()> {
+    match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+        // Another container of the pod was faster.
+        Err(Errno::EXIST) => return Ok(()),
+        made => made?,
+    }
+    let itself = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(parent, name, itself, Mode::empty())?;
+    Ok(rustix::fs::fchmod(made, mode)?)
+}
+
+fn leaves(error: Errno) -> io::Error {
+    io::Error::other(format!("a subPath cannot leave its volume: {error}"))
+}
+
+fn open(volume: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(volume, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn open_within(volume: &OwnedFd, part: &Path) -> rustix::io::Result<OwnedFd> {
     let part = if part.as_os_str().is_empty() {
         Path::new(".")
     } else {
         part
     };
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(volume, flags, Mode::empty())?;
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    match rustix::fs::openat2(&folder, part, flags, Mode::empty(), within) {
-        Ok(part) => Ok(Some(part)),
-        // A kernel from before 5.6: the agent has looked at the path, and nobody can do more.
-        Err(rustix::io::Errno::NOSYS) => Ok(None),
-        Err(error) => Err(io::Error::other(format!("a subPath cannot leave its volume: {error}"))),
-    }
+    rustix::fs::openat2(volume, part, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), within)
 }
 
 /// The path of an open file, for calls that take paths only.
@@ -298,6 +342,24 @@ mod tests {
         assert_eq!(std::fs::read_to_string(seen_as(&near)).unwrap(), "mine");
         assert!(open("far").unwrap_err().to_string().contains("cannot leave its volume"));
         assert!(open("").unwrap().is_some());
+    }
+
+    #[test]
+    fn folders_of_a_volume_are_made_inside_it_and_nowhere_else() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let volume = place.path().join("volume");
+        std::fs::create_dir_all(volume.join("data")).unwrap();
+        std::fs::set_permissions(&volume, std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink("data", volume.join("near")).unwrap();
+        std::os::unix::fs::symlink("..", volume.join("far")).unwrap();
+        make_within(&volume, Path::new("near/a/b")).unwrap();
+        make_within(&volume, Path::new("near/a/b")).unwrap();
+        let mode = std::fs::metadata(volume.join("data/a/b")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o777, "whoever may write to the volume may write there");
+        let outside = make_within(&volume, Path::new("far/made")).unwrap_err();
+        assert!(outside.to_string().contains("cannot leave its volume"), "{outside}");
+        assert!(!place.path().join("made").exists());
     }
 
     #[test]
