@@ -180,6 +180,7 @@ pub async fn prepare_update(call: &Call, object: &mut Value, old: &Value) -> Res
         ("", "namespaces") => namespace::prepare_update(object, old, &call.path.subresource),
         ("", "services") if call.path.subresource.is_empty() => service::prepare_update(object, old),
         ("", "persistentvolumeclaims") if call.path.subresource.is_empty() => claim::prepare(object, Some(old)),
+        ("", "persistentvolumes") if call.path.subresource == "status" => status::note_phase(object, old, call.now),
         ("apps", "daemonsets") => daemon_set::prepare_update(object, old),
         ("", "pods") => pod::keep_priority(object, old),
         (custom::GROUP, custom::PLURAL) => custom::prepare_update(call, object),

@@ -159,6 +159,7 @@ impl Decl {
         let whole = MAX_REQUEST_BYTES - 2;
         Some(match schema.shape() {
             Shape::Any | Shape::Free => return None,
+            Shape::Object(object) if object.untyped => return None,
             Shape::IntOrString | Shape::Quantity => Decl::simple(DeclShape::Dyn, text_bound.unwrap_or(whole), 1),
             Shape::Boolean => Decl::boolean(),
             Shape::Integer => Decl::integer(),

@@ -253,7 +253,7 @@ impl<'a> List<'a> {
     /// Whether a schema says what its items are.
     pub fn has_schema(&self) -> bool {
         match self {
-            List::Json { decl, .. } => !matches!(decl.shape, DeclShape::Dyn | DeclShape::Typed(_)),
+            List::Json { decl, .. } => !std::ptr::eq(*decl, dynamic()),
             List::Keyed { .. } => true,
             List::Shared(_) => false,
         }

@@ -89,6 +89,9 @@ pub struct Object {
     pub preserve_unknown: bool,
     /// `x-kubernetes-embedded-resource`: has apiVersion, kind and metadata of its own.
     pub embedded_resource: bool,
+    /// The schema names fields but does not say that it is an object, so expressions do not see it.
+    #[serde(skip)]
+    pub untyped: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

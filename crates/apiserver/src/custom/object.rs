@@ -204,25 +204,46 @@ fn scale_errors(call: &Call, kind: &CustomKind, object: &Value) -> Vec<FieldErro
             Ok(_) => {}
         }
     }
+    let path = &kind.scale.selector;
+    if !path.is_empty()
+        && let Err(why) = selector(object, path)
+    {
+        errors.push(FieldError::invalid(path, "", why));
+    }
     errors
 }
 
 /// The number at a path of names, zero where there is none; what stands in its way is told in Go's words.
 fn whole_number(object: &Value, path: &str) -> Result<i64, String> {
+    match reached(object, path)? {
+        None => Ok(0),
+        Some(found) => found.as_i64().ok_or_else(|| wrong_type(path, found, "int64")),
+    }
+}
+
+fn selector<'a>(object: &'a Value, path: &str) -> Result<&'a str, String> {
+    match reached(object, path)? {
+        None => Ok(""),
+        Some(found) => found.as_str().ok_or_else(|| wrong_type(path, found, "string")),
+    }
+}
+
+/// What there is at a path of names.
+fn reached<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
     let mut found = object;
     for name in path.trim_start_matches('.').split('.') {
         if found.is_null() {
-            return Ok(0);
+            return Ok(None);
         }
         let Value::Object(fields) = found else {
             return Err(wrong_type(path, found, "map[string]interface{}"));
         };
         found = match fields.get(name) {
-            None => return Ok(0),
+            None => return Ok(None),
             Some(below) => below,
         };
     }
-    found.as_i64().ok_or_else(|| wrong_type(path, found, "int64"))
+    Ok(Some(found))
 }
 
 fn wrong_type(path: &str, value: &Value, wanted: &str) -> String {

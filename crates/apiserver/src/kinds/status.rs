@@ -44,3 +44,17 @@ pub fn initial(resource: &Resource, object: &mut Value, now: Timestamp) {
     };
     object["status"] = status;
 }
+
+/// Notes when a volume came to its phase, unless its writer does.
+pub fn note_phase(volume: &mut Value, old: &Value, now: jiff::Timestamp) {
+    let (new, was) = (&volume["status"], &old["status"]);
+    let told = &new["lastPhaseTransitionTime"];
+    let time = match new["phase"] == was["phase"] {
+        true if told.is_null() => was["lastPhaseTransitionTime"].clone(),
+        false if told.is_null() || *told == was["lastPhaseTransitionTime"] => object::time(now).into(),
+        _ => return,
+    };
+    if !time.is_null() {
+        object::map_mut(volume, "status").insert("lastPhaseTransitionTime".to_string(), time);
+    }
+}

@@ -1,12 +1,10 @@
 //! What the server accepts and advises against.
 
+mod pods;
+
 use crate::catalogue::{Origin, Resource};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
 use stead_machinery::names;
-use stead_machinery::quantity::Quantity;
-
-const NULL_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
 /// What a client hears about an object that it creates or changes.
 pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -22,7 +20,7 @@ pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
             if created {
                 hostname(name, "the Pod's hostname", &mut found);
             }
-            pod_spec(&object["spec"], "spec", &mut found);
+            pods::check(object, "", &mut found);
         }
         ("", "replicationcontrollers") | ("apps", "replicasets" | "deployments") | ("batch", "jobs" | "cronjobs") => {
             if created {
@@ -101,115 +99,17 @@ fn hostname(name: &str, what: &str, found: &mut Vec<String>) {
 
 fn template(resource: &Resource, object: &Value, old: Option<&Value>, found: &mut Vec<String>) {
     let (pointer, at) = match resource.plural.as_str() {
-        "cronjobs" => (
-            "/spec/jobTemplate/spec/template/spec",
-            "spec.jobTemplate.spec.template.spec",
-        ),
-        "podtemplates" => ("/template/spec", "template.spec"),
-        _ => ("/spec/template/spec", "spec.template.spec"),
+        "cronjobs" => ("/spec/jobTemplate/spec/template", "spec.jobTemplate.spec.template."),
+        "podtemplates" => ("/template", "template."),
+        _ => ("/spec/template", "spec.template."),
     };
-    let Some(spec) = object.pointer(pointer) else { return };
+    let Some(template) = object.pointer(pointer) else {
+        return;
+    };
     if old.is_some_and(|old| old["metadata"]["generation"] == object["metadata"]["generation"]) {
         return;
     }
-    pod_spec(spec, at, found);
-}
-
-fn pod_spec(spec: &Value, at: &str, found: &mut Vec<String>) {
-    for (index, spread) in spec["topologySpreadConstraints"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        if spread["labelSelector"].is_null() {
-            found.push(format!(
-                "{at}.topologySpreadConstraints[{index}].labelSelector: {NULL_SELECTOR}"
-            ));
-        }
-    }
-    if spec["terminationGracePeriodSeconds"]
-        .as_i64()
-        .is_some_and(|seconds| seconds < 0)
-    {
-        found.push(format!(
-            "{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
-        ));
-    }
-    for list in ["containers", "initContainers"] {
-        for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
-            let at = format!("{at}.{list}[{index}]");
-            repeated_ports(container, &at, found);
-            repeated_variables(container, &at, found);
-            for part in ["limits", "requests"] {
-                fractions(&container["resources"][part], &format!("{at}.resources.{part}"), found);
-            }
-        }
-    }
-    affinity(&spec["affinity"], &format!("{at}.affinity"), found);
-}
-
-/// Terms about other pods that can match none.
-fn affinity(affinity: &Value, at: &str, found: &mut Vec<String>) {
-    for side in ["podAffinity", "podAntiAffinity"] {
-        for (list, term) in [
-            ("requiredDuringSchedulingIgnoredDuringExecution", ""),
-            ("preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"),
-        ] {
-            for (index, item) in affinity[side][list].as_array().into_iter().flatten().enumerate() {
-                let (inner, dot) = match term {
-                    "" => (item, ""),
-                    term => (&item[term], "."),
-                };
-                if inner["labelSelector"].is_null() {
-                    found.push(format!(
-                        "{at}.{side}.{list}[{index}]{dot}{term}.labelSelector: {NULL_SELECTOR}"
-                    ));
-                }
-            }
-        }
-    }
-}
-
-fn fractions(resources: &Value, at: &str, found: &mut Vec<String>) {
-    for (name, amount) in resources.as_object().into_iter().flatten() {
-        let counted_in_bytes = matches!(name.as_str(), "memory" | "ephemeral-storage" | "storage");
-        let text = amount.as_str().unwrap_or_default();
-        let Ok(quantity) = text.parse::<Quantity>() else {
-            continue;
-        };
-        if counted_in_bytes && quantity.to_string().ends_with('m') {
-            found.push(format!(
-                "{at}[{name}]: fractional byte value {:?} is invalid, must be an integer",
-                quantity.to_string()
-            ));
-        }
-    }
-}
-
-fn repeated_variables(container: &Value, at: &str, found: &mut Vec<String>) {
-    let mut seen = HashSet::new();
-    for (index, variable) in container["env"].as_array().into_iter().flatten().enumerate() {
-        if !seen.insert(&variable["name"]) {
-            found.push(format!(
-                "{at}.env[{index}]: hides previous definition of {}, which may be dropped when using apply",
-                variable["name"]
-            ));
-        }
-    }
-}
-
-fn repeated_ports(container: &Value, at: &str, found: &mut Vec<String>) {
-    let mut places = HashMap::new();
-    for (index, port) in container["ports"].as_array().into_iter().flatten().enumerate() {
-        let place = ["containerPort", "protocol", "hostPort", "hostIP"].map(|field| &port[field]);
-        let first = *places.entry(place).or_insert(index);
-        if first != index {
-            found.push(format!(
-                "{at}.ports[{index}]: duplicate port definition with {at}.ports[{first}]"
-            ));
-        }
-    }
+    pods::check(template, at, found);
 }
 
 fn service(service: &Value, found: &mut Vec<String>) {

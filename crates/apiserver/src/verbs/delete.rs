@@ -295,14 +295,15 @@ fn set_policy_finalizers(call: &Call, object: &mut Value, options: &DeleteOption
 /// Marks an object that finalizers hold.
 fn mark_deleting(call: &Call, object: &mut Value) {
     let first = !object::is_deleting(object);
-    if first && object::generation(object) > 0 {
+    // A namespace shows its end in its phase: it has no grace period, and its spec stays as it is.
+    let is_namespace = call.resource.plural == "namespaces";
+    if first && !is_namespace && object::generation(object) > 0 {
         object::set_generation(object, object::generation(object) + 1);
     }
     if first {
         object::set_meta(object, "deletionTimestamp", &object::time(call.now));
     }
-    // A namespace shows its end in its phase and has no grace period.
-    if call.resource.plural != "namespaces" {
+    if !is_namespace {
         object::metadata_mut(object).insert("deletionGracePeriodSeconds".to_string(), 0.into());
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Context {
     cardinality: Option<u64>,
     /// The list whose items have no identity, below which `oldSelf` means nothing.
     uncorrelatable: Option<String>,
+    /// A schema around this one has rules.
+    ruled: bool,
 }
 
 impl Context {
@@ -33,6 +35,7 @@ impl Context {
             path: path.to_string(),
             cardinality: Some(1),
             uncorrelatable: None,
+            ruled: false,
         }
     }
 
@@ -45,6 +48,7 @@ impl Context {
             path: format!("{}.{step}", self.path),
             cardinality,
             uncorrelatable: self.uncorrelatable.clone(),
+            ruled: self.ruled,
         }
     }
 }
@@ -70,9 +74,10 @@ impl<'a> Checks<'a> {
     }
 
     /// Compiles the rules of this node and of everything below it.
-    pub fn node(&mut self, schema: SchemaRef<'_>, decl: &Arc<Decl>, at: Context) -> Option<Node> {
+    pub fn node(&mut self, schema: SchemaRef<'_>, decl: &Arc<Decl>, mut at: Context) -> Option<Node> {
         let none = Constraints::default();
         let constraints = schema.node().constraints.as_deref().unwrap_or(&none);
+        at.ruled |= !constraints.rules.is_empty();
         let mut node = Node {
             rules: Vec::new(),
             failures: Vec::new(),
@@ -91,7 +96,7 @@ impl<'a> Checks<'a> {
                 node.topology = list.topology.clone();
                 if decl.element().is_none() {
                     let items = schema.go(list.items);
-                    self.untyped(items, &at.child("items", None));
+                    self.untyped(items, at.child("items", None));
                     node.items = Node::untyped(items, decl).map(Box::new);
                 }
                 if let Some(items) = decl.element() {
@@ -147,7 +152,7 @@ impl<'a> Checks<'a> {
             };
             let inside = at.child(&format!("properties[{name}]"), Some(1));
             let Some(decl) = decl else {
-                self.untyped(inner, &inside);
+                self.untyped(inner, inside);
                 continue;
             };
             if let Some(found) = self.node(inner, &decl, inside) {
@@ -156,24 +161,26 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Rules on values of which the schema does not say what they are, and on all values below them.
-    fn untyped(&mut self, schema: SchemaRef<'_>, at: &Context) {
+    /// Rules on values of which the schema does not say what they are. Where rules are at such a place or around it,
+    /// those below cannot be read either.
+    fn untyped(&mut self, schema: SchemaRef<'_>, mut at: Context) {
+        let constraints = schema.node().constraints.as_deref();
+        let has_rules = constraints.is_some_and(|constraints| !constraints.rules.is_empty());
+        at.ruled |= has_rules;
         match schema.shape() {
             Shape::Object(object) => {
                 for (name, property) in &object.properties {
-                    let inside = at.child(&format!("properties[{name}]"), None);
-                    self.untyped(schema.go(property.node), &inside);
+                    self.below_untyped(schema.go(property.node), at.child(&format!("properties[{name}]"), None));
                 }
                 if let Some(values) = object.additional {
-                    self.untyped(schema.go(values), &at.child("additionalProperties", None));
+                    self.below_untyped(schema.go(values), at.child("additionalProperties", None));
                 }
             }
-            Shape::List(list) => self.untyped(schema.go(list.items), &at.child("items", None)),
+            Shape::List(list) => self.below_untyped(schema.go(list.items), at.child("items", None)),
             _ => {}
         }
-        let constraints = schema.node().constraints.as_deref();
         let broken = self.broken.iter().any(|error| error.field.starts_with(&at.path));
-        if !broken && constraints.is_some_and(|constraints| !constraints.rules.is_empty()) {
+        if !broken && has_rules {
             let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
                        to convert structural schema to CEL declarations";
             self.errors.push(FieldError::new(
@@ -182,6 +189,15 @@ impl<'a> Checks<'a> {
                 Json::Null,
                 why,
             ));
+        }
+    }
+
+    fn below_untyped(&mut self, schema: SchemaRef<'_>, at: Context) {
+        let decl = Decl::of_schema(schema, Place::of(schema), "selfType").filter(|_| !at.ruled);
+        match decl {
+            // They are judged, and never asked: no value gets there.
+            Some(decl) => drop(self.node(schema, &decl, at)),
+            None => self.untyped(schema, at),
         }
     }
 

@@ -433,6 +433,7 @@ impl Loop {
 }
 
 mod inputs;
+mod power;
 mod publish;
 #[cfg(test)]
 mod tests;

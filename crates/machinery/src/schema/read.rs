@@ -58,7 +58,10 @@ impl Schemas {
             Some("integer") => Shape::Integer,
             Some("number") => Shape::Number,
             Some("boolean") => Shape::Boolean,
-            _ if schema.get("properties").is_some() => Shape::Object(self.read_object(schema, depth)),
+            _ if schema.get("properties").is_some() => Shape::Object(Object {
+                untyped: true,
+                ..self.read_object(schema, depth)
+            }),
             _ if schema.get("items").is_some() => Shape::List(self.read_list(schema, depth)),
             _ if flag("x-kubernetes-preserve-unknown-fields") => Shape::Free,
             _ => Shape::Any,
