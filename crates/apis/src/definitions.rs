@@ -1,5 +1,7 @@
 //! The custom resource definitions, as a cluster takes them.
 
+mod offered;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::Value;
@@ -18,7 +20,10 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 fn prepared(definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let mut value = serde_json::to_value(definition).expect("a definition is plain data");
     shorten(&mut value);
-    serde_json::from_value(value).expect("shorter descriptions change no structure")
+    for version in value["spec"]["versions"].as_array_mut().into_iter().flatten() {
+        offered::limit(&mut version["schema"]["openAPIV3Schema"]["properties"]["spec"]);
+    }
+    serde_json::from_value(value).expect("less of a definition is one still")
 }
 
 fn shorten(value: &mut Value) {

@@ -59,13 +59,18 @@ impl Stage {
 
     /// An API server with the definitions, and nothing else.
     pub async fn only_api() -> Stage {
-        Stage::on(embedded::client().await.expect("an API server"), None).await
+        Stage::only_api_with(&stead_apis::definitions::all()).await
     }
 
-    /// The same on the real API server where `STEAD_E2E_ON` asks for it. `None` where there is none.
-    pub async fn either_api() -> Option<Stage> {
+    async fn only_api_with(definitions: &[CustomResourceDefinition]) -> Stage {
+        Stage::on(embedded::client().await.expect("an API server"), None, definitions).await
+    }
+
+    /// The same with these definitions, on the real API server where `STEAD_E2E_ON` asks for it. `None` where there is
+    /// none.
+    pub async fn either_api(definitions: &[CustomResourceDefinition]) -> Option<Stage> {
         if !Up::asks_for_kubernetes() {
-            return Some(Stage::only_api().await);
+            return Some(Stage::only_api_with(definitions).await);
         }
         let real = match Kubernetes::start(Parts::Api).await {
             Ok(real) => real,
@@ -76,7 +81,7 @@ impl Stage {
             Err(error) => panic!("{error}"),
         };
         let client = real.client().await.expect("a client");
-        let stage = Stage::on(client, Some(real)).await;
+        let stage = Stage::on(client, Some(real), definitions).await;
         until("the kind is served", PATIENCE, || async {
             stage.apps().list(&ListParams::default()).await.map(drop)
         })
@@ -85,8 +90,8 @@ impl Stage {
         Some(stage)
     }
 
-    async fn on(client: Client, real: Option<Kubernetes>) -> Stage {
-        install(&client, &stead_apis::definitions::all()).await;
+    async fn on(client: Client, real: Option<Kubernetes>, definitions: &[CustomResourceDefinition]) -> Stage {
+        install(&client, definitions).await;
         Stage {
             client,
             faults: Faults::default(),

@@ -3,6 +3,7 @@
 //! Nothing here knows a field of the definition: what is valid is for the API server to say. The words are values that
 //! are valid somewhere, tried in turn.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -73,9 +74,9 @@ pub enum Step {
 /// The way from the spec to a property.
 pub type Place = Vec<Step>;
 
-/// The schema of the spec.
-pub fn of_the_spec() -> Value {
-    let definition = serde_json::to_value(&stead_apis::definitions::all()[0]).expect("JSON");
+/// The schema of the spec in a definition.
+pub fn of_the_spec(definition: &CustomResourceDefinition) -> Value {
+    let definition = serde_json::to_value(definition).expect("JSON");
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
 }
 
@@ -97,10 +98,11 @@ fn walk(schema: &Value, place: &[Step], found: &mut Vec<Place>) {
     }
 }
 
-/// Whether a property holds a value of its own. One that holds others is changed by what is in it.
-pub fn is_leaf(place: &[Step], all: &[Place]) -> bool {
-    !all.iter()
-        .any(|other| other.len() > place.len() && other.starts_with(place))
+/// Those properties that hold a value of their own. One that holds others is changed by what is in it.
+pub fn leaves(all: &[Place]) -> impl Iterator<Item = &Place> {
+    let inside = |other: &Place, place: &Place| other.len() > place.len() && other.starts_with(place);
+    all.iter()
+        .filter(move |place| !all.iter().any(|other| inside(other, place)))
 }
 
 /// The schema of a property.
@@ -109,6 +111,12 @@ pub fn at<'a>(schema: &'a Value, place: &[Step]) -> &'a Value {
         Step::Field(name) => &schema["properties"][name],
         Step::Item => &schema["items"],
     })
+}
+
+/// Whether the schema allows a property one value only. It cannot become another one: it comes and goes.
+pub fn has_one_value(schema: &Value, place: &[Step]) -> bool {
+    let words = at(schema, place)["enum"].as_array();
+    words.is_some_and(|words| words.len() == 1)
 }
 
 /// The place as people write it.
@@ -274,6 +282,40 @@ pub fn value_at<'a>(value: &'a Value, place: &[Step]) -> Option<&'a Value> {
         Step::Field(name) => value_at(value.get(name)?, rest),
         Step::Item => value.as_array()?.iter().find_map(|item| value_at(item, rest)),
     }
+}
+
+/// Whether Kubernetes makes no difference between this value and none at all.
+pub fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// A value without a property, in whichever items of lists it is.
+pub fn without(value: &Value, place: &[Step]) -> Value {
+    let mut less = value.clone();
+    match (place.split_first(), &mut less) {
+        (Some((Step::Field(name), [])), Value::Object(fields)) => {
+            fields.remove(name);
+        }
+        (Some((Step::Field(name), rest)), Value::Object(fields)) => {
+            if let Some(inner) = fields.get_mut(name) {
+                *inner = without(inner, rest);
+            }
+        }
+        (Some((Step::Item, rest)), Value::Array(items)) => {
+            for item in items {
+                *item = without(item, rest);
+            }
+        }
+        _ => {}
+    }
+    less
 }
 
 /// `averageValue`: `AverageValue`, `Average`, `Value`.

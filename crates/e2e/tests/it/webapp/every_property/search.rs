@@ -125,11 +125,7 @@ impl<'a> Judge<'a> {
     /// A valid change of each of these places that can be changed. What was found for one is where the next is tried, so
     /// neighbours belong together.
     pub async fn changes(&self, schema: &Value, places: &[Place]) -> Search {
-        let mut bases = Vec::new();
-        for beginning in beginnings() {
-            let base = self.accepted(&beginning).await;
-            bases.push(base.unwrap_or_else(|why| panic!("a beginning is not valid: {why:?}")));
-        }
+        let mut bases = self.beginnings().await;
         let beginnings = bases.len();
         let mut search = Search::default();
         for most in MOST_TRIED {
@@ -142,7 +138,17 @@ impl<'a> Judge<'a> {
                     search.along.push(place.clone());
                     continue;
                 }
-                match self.change(schema, place, bases.split_at(beginnings), most).await {
+                let bases_of_both = bases.split_at(beginnings);
+                if schema::has_one_value(schema, place) {
+                    match self.coming_and_going(schema, place, bases_of_both, most).await {
+                        Ok(found) => search.found.extend(found),
+                        Err(refusal) => {
+                            search.missed.insert(place.clone(), format!("{:?}", refusal.causes));
+                        }
+                    }
+                    continue;
+                }
+                match self.change(schema, place, bases_of_both, most).await {
                     Ok((before, accepted)) => {
                         search.found.push(Found {
                             place: place.clone(),
@@ -164,6 +170,75 @@ impl<'a> Judge<'a> {
         search
     }
 
+    async fn beginnings(&self) -> Vec<Accepted> {
+        let mut bases = Vec::new();
+        for beginning in beginnings() {
+            let base = self.accepted(&beginning).await;
+            bases.push(base.unwrap_or_else(|why| panic!("a beginning is not valid: {why:?}")));
+        }
+        bases
+    }
+
+    /// Why the values of a property that were tried are refused, in words that name it; or a spec that has one of them.
+    /// `part` is where the part begins that should not be.
+    pub async fn refusal(&self, schema: &Value, place: &[Step], part: usize) -> Result<String, String> {
+        let bases = self.beginnings().await;
+        let mut attempts = Attempts::new(self, schema, place, MOST_TRIED[0]);
+        // Nothing is tried twice, so this ends.
+        while let Some((_, accepted)) = attempts.first(bases.iter().collect()).await {
+            let value = schema::value_at(&accepted.spec, place);
+            if value.is_some_and(|value| !schema::is_nothing(value)) {
+                return Err(format!("it is taken: {}", accepted.spec));
+            }
+        }
+        let of_it = attempts.refused.iter().find(|(field, _)| names(field, place, part));
+        let told = of_it.map(|(field, why)| format!("{field}: {why}"));
+        told.ok_or_else(|| format!("it is never named: {:#?}", attempts.refused))
+    }
+
+    /// A property that can have one value only comes and goes, with as little of what holds it as can be missing: a spec
+    /// without it, the same one with it, and again without it.
+    async fn coming_and_going(
+        &self,
+        schema: &Value,
+        place: &[Step],
+        (beginnings, neighbours): (&[Accepted], &[Accepted]),
+        most: usize,
+    ) -> Result<[Found; 3], Refusal> {
+        let mut bases: Vec<&Accepted> = neighbours.iter().rev().chain(beginnings).collect();
+        let has_it = |base: &&Accepted| schema::present(&base.spec, place) == place.len();
+        bases.retain(has_it);
+        let new;
+        if bases.is_empty() {
+            new = self.change(schema, place, (beginnings, neighbours), most).await?.1;
+            bases.push(&new);
+        }
+        let mut last = Refusal::default();
+        for with in bases {
+            for end in (1..=place.len()).rev() {
+                if place[end - 1] == Step::Item {
+                    continue;
+                }
+                let less = schema::without(&with.spec, &place[..end]);
+                match self.accepted(&less).await {
+                    // A default may bring it back.
+                    Ok(without) if !has_it(&&without) && takes_effect(place, &without, with) => {
+                        let found = |now: &Accepted, before: &Accepted| Found {
+                            place: place.to_vec(),
+                            before: before.spec.clone(),
+                            spec: now.spec.clone(),
+                            children: now.children.clone(),
+                        };
+                        return Ok([found(&without, with), found(with, &without), found(&without, with)]);
+                    }
+                    Ok(_) => {}
+                    Err(refusal) => last = refusal,
+                }
+            }
+        }
+        Err(last)
+    }
+
     /// The first valid spec that differs from a base at this place and asks something else of the cluster; and the base.
     async fn change(
         &self,
@@ -172,33 +247,14 @@ impl<'a> Judge<'a> {
         (beginnings, neighbours): (&[Accepted], &[Accepted]),
         most: usize,
     ) -> Result<(Value, Accepted), Refusal> {
-        let mut attempts = Attempts {
-            judge: self,
-            schema,
-            place,
-            learned: Learned::new(),
-            tried: HashSet::new(),
-            most,
-            last: Refusal::default(),
-        };
         let there = |base: &&Accepted| Reverse(schema::present(&base.spec, place));
         let mut bases: Vec<&Accepted> = neighbours.iter().collect();
         bases.sort_by_key(there);
         bases.truncate(MOST_NEIGHBOURS);
         bases.extend(beginnings);
-        bases.sort_by_key(there);
-        for beside in 0..BESIDE {
-            for base in &bases {
-                let there = schema::present(&base.spec, place).min(place.len() - 1);
-                // First all that is there stays; then less and less of it, for what excludes each other.
-                for kept in (0..=there).rev() {
-                    if let Some(accepted) = attempts.with(base, kept, beside).await {
-                        return Ok((base.spec.clone(), accepted));
-                    }
-                }
-            }
-        }
-        Err(attempts.last)
+        let mut attempts = Attempts::new(self, schema, place, most);
+        let found = attempts.first(bases).await;
+        found.ok_or(attempts.last)
     }
 
     /// The spec as the server would keep it with the children of it, if all of that is valid.
@@ -290,9 +346,41 @@ struct Attempts<'a> {
     most: usize,
     /// Why the last of them was not valid.
     last: Refusal,
+    /// Fields that were refused, each with the last reason.
+    refused: BTreeMap<String, String>,
 }
 
-impl Attempts<'_> {
+impl<'a> Attempts<'a> {
+    fn new(judge: &'a Judge<'a>, schema: &'a Value, place: &'a [Step], most: usize) -> Self {
+        Attempts {
+            judge,
+            schema,
+            place,
+            learned: Learned::new(),
+            tried: HashSet::new(),
+            most,
+            last: Refusal::default(),
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// The first valid change of one of these specs, those first that have most of what is around; and what it changed.
+    async fn first(&mut self, mut bases: Vec<&Accepted>) -> Option<(Value, Accepted)> {
+        bases.sort_by_key(|base| Reverse(schema::present(&base.spec, self.place)));
+        for beside in 0..BESIDE {
+            for base in &bases {
+                let there = schema::present(&base.spec, self.place).min(self.place.len() - 1);
+                // First all that is there stays; then less and less of it, for what excludes each other.
+                for kept in (0..=there).rev() {
+                    if let Some(accepted) = self.with(base, kept, beside).await {
+                        return Some((base.spec.clone(), accepted));
+                    }
+                }
+            }
+        }
+        None
+    }
+
     /// Tries every value that the property may have, with the same around it.
     async fn with(&mut self, base: &Accepted, kept: usize, beside: usize) -> Option<Accepted> {
         let (own, above) = (last_name(self.place), name_above(self.place));
@@ -325,6 +413,7 @@ impl Attempts<'_> {
                             number = 0;
                         }
                     }
+                    self.refused.extend(refusal.causes.iter().cloned());
                     self.last = refusal;
                 }
             }
@@ -376,6 +465,19 @@ impl Refusal {
 fn name_of(field: &str) -> &str {
     let last = field.rsplit('.').next().unwrap_or_default();
     last.split('[').next().unwrap_or_default()
+}
+
+/// Whether a field that was refused is the part of a way that begins at this step, or in it. Children call what holds it
+/// by a name that begins alike, and Kubernetes may write its own names for fields.
+fn names(field: &str, place: &[Step], part: usize) -> bool {
+    let holder = match place[..part].iter().rev().find(|step| **step != Step::Item) {
+        Some(Step::Field(name)) => name.to_lowercase(),
+        Some(Step::Item) | None => String::new(),
+    };
+    let name = last_name(&place[..=part]);
+    let names: Vec<&str> = field.split('.').map(name_of).collect();
+    let mut pairs = names.windows(2);
+    pairs.any(|pair| pair[0].to_lowercase().starts_with(&holder) && pair[1].eq_ignore_ascii_case(name))
 }
 
 /// The last name on a way.
