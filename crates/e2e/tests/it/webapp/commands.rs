@@ -196,19 +196,37 @@ fn an_exported_application_lives_in_another_namespace_with_its_configuration() {
         "{exported}"
     );
     up.run(&["create", "namespace", "staging"]);
-    let file = up.file("exported.yaml", &exported);
-    up.run(&["apply", "-n", "staging", "-f", &file]);
-    ready(&up, "staging");
-    let password = "jsonpath={.data.PASSWORD}";
-    assert_eq!(
-        up.run(&["get", "secret", "password", "-n", "staging", "-o", password]),
-        "aHVudGVyMg=="
-    );
-    let team = "jsonpath={.metadata.labels.team}";
-    assert_eq!(up.run(&["get", "webapp", "shop", "-n", "staging", "-o", team]), "blue");
+    lives_again(&up, "staging", &exported);
     let without = run(&binary, &up, &["export", "webapp", "shop", "--secrets", "omit"]);
     assert!(
         !without.contains("aHVudGVyMg==") && without.contains("COLOUR"),
         "{without}"
     );
+}
+
+#[test]
+fn an_exported_application_lives_in_another_cluster_after_its_own_is_lost() {
+    let Some((binary, lost)) = cluster() else { return };
+    lost.apply(APP);
+    ready(&lost, "default");
+    let exported = run(&binary, &lost, &["export", "webapp", "shop"]);
+    drop(lost);
+    let Some((_, other)) = cluster() else { return };
+    lives_again(&other, "default", &exported);
+}
+
+/// Applies what was exported, and finds the application and what it reads as they were.
+fn lives_again(up: &Up, namespace: &str, exported: &str) {
+    let file = up.file("exported.yaml", exported);
+    up.run(&["apply", "-n", namespace, "-f", &file]);
+    ready(up, namespace);
+    let one = |kind: &str, name: &str, field: &str| {
+        let output = format!("jsonpath={{{field}}}");
+        up.run(&["get", kind, name, "-n", namespace, "-o", &output])
+    };
+    assert_eq!(one("secret", "password", ".data.PASSWORD"), "aHVudGVyMg==");
+    assert_eq!(one("configmap", "settings", ".data.COLOUR"), "green");
+    assert_eq!(one("webapp", "shop", ".metadata.labels.team"), "blue");
+    assert_eq!(one("webapp", "shop", ".spec.image"), "nginx:1.25");
+    assert_eq!(one("ingress", "shop", ".spec.rules[0].host"), "shop.example.com");
 }
