@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use std::process::Command;
 
 /// Modules whose stories are the same on both.
-pub const SAME: &[&str] = &["kubectl::", "extension::"];
+pub const SAME: &[&str] = &["kubectl::", "extension::", "webapp::without_webhooks::"];
 /// Stories that are the same on both and long: on the real control plane they run when they are asked for.
 const ASKED_FOR: &[&str] = &["w12_"];
 /// Parts of the names of stories that start the real control plane themselves.

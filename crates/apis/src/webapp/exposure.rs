@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::KubeSchema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -39,22 +39,45 @@ pub struct Ingress {
 }
 
 /// An HTTPRoute of the Gateway API in front of the Service.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
     /// The names under which it is reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(schema_with = "hostnames")]
     pub hostnames: Vec<String>,
 
     /// The path below which it is reached.
     #[serde(default = "super::defaults::path")]
     #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = Rule::new("self.startsWith('/')").message("a path begins with /"))]
     pub path: String,
 
     /// The Gateway that carries it, in the same namespace unless the Gateway allows others.
     pub gateway: GatewayReference,
 }
+
+/// Names that a Gateway takes. The rule is one of each item, so that it is the item that is named when it is refused.
+///
+/// Addresses are told by an expression: `isIP` is unknown to clusters before 1.31, which would refuse the definition.
+fn hostnames(_: &mut SchemaGenerator) -> Schema {
+    let label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+    let byte = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+    let name = format!("self.matches('^([*][.])?{label}([.]{label})*$')");
+    let address = format!("self.matches('^([*][.])?({byte}[.]){{3}}{byte}$')");
+    json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "items": {
+            "type": "string",
+            "maxLength": 253,
+            "x-kubernetes-validations": [{"rule": format!("{name} && !{address}"), "message": NOT_A_HOST}],
+        },
+    })
+}
+
+/// What is said of a host name that is none.
+pub(super) const NOT_A_HOST: &str = "not a host name: use lower case letters, digits, dashes and dots";
 
 /// A Gateway, and a listener of it.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]

@@ -4,6 +4,7 @@
 
 mod references;
 
+use super::exposure::NOT_A_HOST;
 use super::{WebAppSpec, Window};
 use crate::image::ImageReference;
 use jiff::tz::TimeZone;
@@ -207,8 +208,7 @@ fn route(spec: &WebAppSpec) -> Vec<FieldError> {
         let address = bare.parse::<std::net::IpAddr>().is_ok();
         if address || !names::dns1123_subdomain(bare).is_empty() {
             let field = format!("spec.route.hostnames[{index}]");
-            let detail = "not a host name: use lower case letters, digits, dashes and dots";
-            found.push(FieldError::invalid(field, host.as_str(), detail));
+            found.push(FieldError::invalid(field, host.as_str(), NOT_A_HOST));
         }
     }
     found

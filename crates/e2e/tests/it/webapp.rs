@@ -13,6 +13,7 @@ mod crashes;
 mod every_property;
 mod scenarios;
 mod stage;
+mod without_webhooks;
 
 use crate::binary::{Up, command, stead, succeeded};
 use audit::Audit;
