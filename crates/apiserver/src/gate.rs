@@ -7,7 +7,7 @@ use crate::audit::{Annotations, AuditLog, Entry, ObjectReference, RequestBody};
 use crate::auth::{Auth, Credentials, PeerCertificate, User};
 use crate::environment::Environment;
 use crate::error::ApiError;
-use crate::listen::RemoteAddress;
+use crate::listen::{self, RemoteAddress};
 use crate::server::body::BoxError;
 use crate::server::query::Query;
 use crate::server::request::RequestInfo;
@@ -18,9 +18,12 @@ use http::{Extensions, HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 /// Bytes of a body that the audit log keeps; a larger one could not have been stored either.
 const LONGEST_BODY: usize = 3 * 1024 * 1024;
@@ -47,6 +50,26 @@ impl Gate {
             audit,
             server,
         }
+    }
+
+    /// Serves strangers on a socket, as [`listen::serve`] says.
+    ///
+    /// Not `async`: a future is compiled in the crate that makes it, with all that it awaits, and the whole of HTTP and
+    /// of a request should be where the compiler is told to optimise.
+    #[inline(never)]
+    pub fn serve(
+        self,
+        listener: TcpListener,
+        tls: Arc<ServerConfig>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(listen::serve(listener, tls, self, stop))
+    }
+
+    /// Made here for the same reason, when somebody else serves.
+    #[inline(never)]
+    fn pass(self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
+        Box::pin(async move { Ok(self.handle(request).await) })
     }
 
     async fn handle(&self, mut request: Request<Body>) -> Response<Body> {
@@ -116,9 +139,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let gate = self.clone();
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-        Box::pin(async move { Ok(gate.handle(request).await) })
+        self.clone().pass(request)
     }
 }
 

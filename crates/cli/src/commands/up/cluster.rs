@@ -92,7 +92,7 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let tls = server_config(&pki, environment.clock.clone())?;
     let socket = listen::into_tokio(bound.socket)?;
     let gate = Gate::new(server, audit);
-    let listener = tokio::spawn(stead_apiserver::listen::serve(socket, tls, gate.clone(), stop.clone()));
+    let listener = tokio::spawn(gate.clone().serve(socket, tls, stop.clone()));
     let settings = parts::Settings {
         parts: arguments.parts,
         nodes: arguments.nodes,
