@@ -255,7 +255,7 @@ fn note_update(before: &Value, after: &Value, managers: &mut Managers, kind: &Ki
     managers
         .entries
         .values_mut()
-        .for_each(|managed| managed.fields = managed.fields.fitted(root));
+        .for_each(|managed| managed.fields.fit(root));
     let found = compare::compare(before, after, root).without(kind.reset);
     take_from_others(managers, &found, None);
     let mut changed = found.modified;
@@ -303,7 +303,7 @@ fn merge_config(
     managers
         .entries
         .values_mut()
-        .for_each(|managed| managed.fields = managed.fields.fitted(root));
+        .for_each(|managed| managed.fields.fit(root));
     let own = Manager::new(writer.manager, Operation::Apply, writer.api_version, writer.subresource);
     let mut merged = merge::merge(live, config, root);
     let mut set = compare::field_set(config, root);

@@ -43,7 +43,8 @@ impl Element {
     /// The spelling in `FieldsV1`.
     pub fn encode(&self) -> String {
         match self {
-            Element::Field(name) => format!("f:{name}"),
+            // Nearly all of them are fields, and formatting takes longer than joining.
+            Element::Field(name) => ["f:", name].concat(),
             Element::Key(keys) => {
                 let object: Map<String, Value> = keys
                     .iter()

@@ -240,32 +240,14 @@ impl FieldSet {
         }
     }
 
-    /// The set as it reads after a type of the schema became atomic: owned as a whole, with nothing below.
-    pub(super) fn fitted(&self, kind: Type<'_>) -> FieldSet {
-        let entries = self.entries.iter().map(|(element, entry)| {
-            let below = match kind.step(element).1 {
-                Some(below) if !entry.below.is_empty() && below.is_atomic() => {
-                    return (
-                        element.clone(),
-                        Entry {
-                            member: true,
-                            below: FieldSet::new(),
-                        },
-                    );
-                }
-                Some(below) => entry.below.fitted(below),
-                None => entry.below.clone(),
-            };
-            (
-                element.clone(),
-                Entry {
-                    member: entry.member,
-                    below,
-                },
-            )
-        });
-        FieldSet {
-            entries: entries.collect(),
+    /// Follows a type of the schema that became atomic: it is owned as a whole, with nothing below.
+    pub(super) fn fit(&mut self, kind: Type<'_>) {
+        for (element, entry) in self.entries.iter_mut().filter(|(_, entry)| !entry.below.is_empty()) {
+            match kind.step(element).1 {
+                Some(below) if below.is_atomic() => *entry = Entry::member(FieldSet::new()),
+                Some(below) => entry.below.fit(below),
+                None => {}
+            }
         }
     }
 
@@ -279,6 +261,33 @@ impl FieldSet {
             (element.encode(), below)
         });
         Value::Object(fields.collect())
+    }
+
+    /// Whether this set is spelled like that, told without reading the spelling into a set. A spelling that this
+    /// version would not write is none.
+    pub(super) fn is_spelled(&self, fields: &Value) -> bool {
+        let Value::Object(fields) = fields else {
+            return false;
+        };
+        let members = fields.iter().filter(|(key, _)| *key != ".");
+        let mut in_order = members.clone();
+        // Fields come before all other steps, in a set as in its spelling, and in the same order.
+        members.count() == self.entries.len()
+            && self.entries.iter().all(|(element, entry)| {
+                let spelled = match element {
+                    Element::Field(name) => in_order
+                        .next()
+                        .filter(|(key, _)| key.strip_prefix("f:") == Some(name))
+                        .map(|(_, below)| below),
+                    other => fields.get(&other.encode()),
+                };
+                spelled.is_some_and(|below| {
+                    let is_member = below
+                        .as_object()
+                        .is_some_and(|below| below.is_empty() || below.contains_key("."));
+                    entry.member == is_member && entry.below.is_spelled(below)
+                })
+            })
     }
 
     pub fn decode(fields: &Value) -> Result<FieldSet, ElementError> {

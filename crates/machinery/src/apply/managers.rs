@@ -2,7 +2,7 @@
 
 use super::element::ElementError;
 use super::fields::FieldSet;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Update entries that an object keeps apart; older ones are folded into one.
@@ -172,19 +172,22 @@ impl Managers {
             )
         });
         let encoded = entries.into_iter().map(|(manager, managed)| {
-            let mut entry = json!({
-                "operation": manager.operation.name(), "apiVersion": managed.api_version,
-                "fieldsType": "FieldsV1", "fieldsV1": managed.fields.encode(),
-            });
+            // Not with `json!`, which would copy the fields once more.
+            let mut entry = Map::new();
+            let mut put = |name: &str, value: Value| entry.insert(name.to_string(), value);
+            put("apiVersion", managed.api_version.as_str().into());
+            put("fieldsType", "FieldsV1".into());
+            put("fieldsV1", managed.fields.encode());
+            put("operation", manager.operation.name().into());
             for (name, text) in [("manager", &manager.name), ("subresource", &manager.subresource)] {
                 if !text.is_empty() {
-                    entry[name] = text.as_str().into();
+                    put(name, text.as_str().into());
                 }
             }
             if let Some(time) = &managed.time {
-                entry["time"] = time.as_str().into();
+                put("time", time.as_str().into());
             }
-            entry
+            Value::Object(entry)
         });
         Value::Array(encoded.collect())
     }
@@ -195,14 +198,17 @@ impl Managers {
 
     /// Folds the oldest updaters of each version together until few enough are left.
     pub(super) fn cap(&mut self) {
-        let updaters = self
-            .entries
-            .iter()
-            .filter(|(manager, _)| manager.operation == Operation::Update);
-        let mut updaters: Vec<(Option<String>, Manager)> = updaters
+        let updaters = || {
+            let entries = self.entries.iter();
+            entries.filter(|(manager, _)| manager.operation == Operation::Update)
+        };
+        let mut left = updaters().count();
+        if left <= MOST_UPDATERS {
+            return;
+        }
+        let mut updaters: Vec<(Option<String>, Manager)> = updaters()
             .map(|(manager, managed)| (managed.time.clone(), manager.clone()))
             .collect();
-        let mut left = updaters.len();
         updaters.sort();
         let mut first_of: BTreeMap<String, Manager> = BTreeMap::new();
         for (time, manager) in updaters {

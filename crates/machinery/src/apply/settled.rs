@@ -5,7 +5,7 @@
 
 use super::managers::Operation;
 use super::typed::{Form, ListForm, MapForm, Type};
-use super::{FieldSet, KUBECTL, Kind, UNOWNED, Writer, compare, last_applied, managed_fields};
+use super::{KUBECTL, Kind, UNOWNED, Writer, compare, last_applied, managed_fields};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub fn changes_nothing(live: &Value, config: &Value, kind: &Kind<'_>, writer: &W
     let mut wanted = compare::field_set(config, root);
     wanted.cut(kind.reset);
     wanted.subtract(&UNOWNED);
-    FieldSet::decode(owned).is_ok_and(|owned| owned == wanted)
+    wanted.is_spelled(owned)
 }
 
 /// What the writer has applied, as it is stored.
