@@ -23,6 +23,14 @@ pub fn images() -> Result<PathBuf> {
     Ok(data()?.join("images"))
 }
 
+/// What pods must not see of the machine: this cluster's directory, and those of the user's other clusters.
+pub fn private(home: &Path) -> Vec<PathBuf> {
+    let others = [data(), runtime()].into_iter().flatten();
+    let mut places: Vec<PathBuf> = others.filter_map(|place| place.canonicalize().ok()).collect();
+    places.push(home.to_owned());
+    places
+}
+
 /// The user's directory for what does not outlive a login: ephemeral clusters are below it.
 pub fn runtime() -> Result<PathBuf> {
     let directory = match absolute("XDG_RUNTIME_DIR").filter(|directory| directory.is_dir()) {

@@ -83,6 +83,8 @@ pub struct ProcessNodes {
     pub nodes: Vec<NodeConfig>,
     /// Where pods, their logs and their records are kept.
     pub folder: std::path::PathBuf,
+    /// Directories and files of the machine that no container finds in its root: the cluster's keys are there.
+    pub hidden: Vec<std::path::PathBuf>,
     /// This binary, which must lead `run-container` to [`process::entry::main`].
     pub own: std::path::PathBuf,
     /// Filled with the pods' network, for others of this process who want to reach it.
@@ -101,6 +103,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         clock,
         mut nodes,
         folder,
+        hidden,
         own,
         network: shared,
         images,
@@ -156,6 +159,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         services: known_services,
         room,
         folder,
+        hidden,
     });
     if let Some(serving) = serving {
         for listener in doors {

@@ -188,6 +188,7 @@ async fn processes(
         clock: Arc::new(MachineClock),
         nodes,
         folder: home.path.join("nodes"),
+        hidden: places::private(&home.path),
         own: std::env::current_exe().context("cannot find this program's own file")?,
         network: Arc::default(),
         images: Places {

@@ -78,6 +78,8 @@ pub struct Process {
     pub room: crate::node::services::pass::Room,
     /// Where everything about pods is kept.
     pub folder: PathBuf,
+    /// What containers do not see of the machine.
+    pub hidden: Vec<PathBuf>,
     runs: Mutex<HashMap<(String, String), Run>>,
     /// What containers had used at the last look.
     samples: Mutex<HashMap<(String, String), usage::Samples>>,
@@ -118,6 +120,7 @@ pub struct Settings {
     pub services: Store<Service>,
     pub room: crate::node::services::pass::Room,
     pub folder: PathBuf,
+    pub hidden: Vec<PathBuf>,
 }
 
 impl Process {
@@ -135,6 +138,7 @@ impl Process {
             services,
             room,
             folder,
+            hidden,
         } = settings;
         Arc::new_cyclic(|own| Process {
             voices,
@@ -149,6 +153,7 @@ impl Process {
             services,
             room,
             folder,
+            hidden,
             runs: Mutex::default(),
             samples: Mutex::default(),
             detaching: Mutex::default(),

@@ -93,6 +93,15 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let socket = listen::into_tokio(bound.socket)?;
     let gate = Gate::new(server, audit);
     let listener = tokio::spawn(gate.clone().serve(socket, tls, stop.clone()));
+    let path = arguments.kubeconfig.unwrap_or_else(|| home.path.join("kubeconfig"));
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let mut hidden = places::private(&home.path);
+    // Both hold the administrator's key.
+    hidden.push(path.clone());
+    if arguments.merge_kubeconfig {
+        let own = kubeconfig::users_own()?;
+        hidden.push(own.canonicalize().or_else(|_| std::path::absolute(&own)).unwrap_or(own));
+    }
     let settings = parts::Settings {
         parts: arguments.parts,
         nodes: arguments.nodes,
@@ -100,6 +109,7 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
         authority: pki.authority.certificate.clone(),
         signer: Authority::new(pki.authority.certificate.clone(), pki.authority.key.clone()),
         folder: home.path.join("nodes"),
+        hidden,
         network,
         images: Places {
             entries: Some(arguments.images.unwrap_or_else(|| home.path.join("images.yaml"))),
@@ -110,13 +120,12 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     };
     let parts = parts::start(&settings, &gate, &stop).await?;
     let config = kubeconfig::build(&pki, &bound.server);
-    let path = arguments.kubeconfig.unwrap_or_else(|| home.path.join("kubeconfig"));
     kubeconfig::write(&path, &config)?;
     if arguments.merge_kubeconfig {
         kubeconfig::merge(&kubeconfig::users_own()?, &config)?;
     }
     Ok(Running {
-        kubeconfig: std::path::absolute(&path).unwrap_or(path),
+        kubeconfig: path,
         server: format!("https://{}", bound.server),
         client: parts::client_of(&gate, "kubernetes-admin"),
         listener,

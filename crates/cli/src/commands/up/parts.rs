@@ -65,6 +65,8 @@ pub struct Settings {
     pub signer: controllers::certificates::Authority,
     /// Where nodes keep their pods.
     pub folder: PathBuf,
+    /// What no container sees of the machine.
+    pub hidden: Vec<PathBuf>,
     /// The network of the pods, once there is one.
     pub network: Arc<OnceLock<Arc<Network>>>,
     /// Where names of images are looked up.
@@ -154,6 +156,7 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
                 clock,
                 nodes,
                 folder: settings.folder.clone(),
+                hidden: settings.hidden.clone(),
                 network: settings.network.clone(),
                 images: settings.images.clone(),
                 own: std::env::current_exe().context("cannot find this program's own file")?,

@@ -116,6 +116,7 @@ impl Process {
                         Some(own) if own.privileged == Some(true) => Kernel::Open,
                         _ => Kernel::Guarded,
                     },
+                    hidden: self.hidden.clone(),
                 })
             }
             None => None,

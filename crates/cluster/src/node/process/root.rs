@@ -65,6 +65,9 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
             Some("mode=1777"),
         )?;
     }
+    if inside.image.is_none() {
+        hide(&root, inside)?;
+    }
     for wanted in &inside.mounts {
         let target = under(&root, &wanted.target);
         match opened(wanted)? {
@@ -86,6 +89,27 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
         mount(NONE, "/", NONE, flags, NONE)?;
     }
     std::env::set_current_dir("/")
+}
+
+/// Covers what of the machine's files no container may see. It comes before the volumes, whose sources are found
+/// outside of this root: those of the cluster's own directory are mounted all the same.
+fn hide(root: &Path, inside: &Inside) -> io::Result<()> {
+    let nothing = root.join("dev/null");
+    for hidden in &inside.hidden {
+        let place = under(root, hidden);
+        if place.is_dir() {
+            let mut targets = inside.mounts.iter().map(|wanted| under(root, &wanted.target));
+            // A volume can be mounted only where its place can be made.
+            let flags = match targets.any(|target| target.starts_with(&place)) {
+                true => MsFlags::empty(),
+                false => MsFlags::MS_RDONLY,
+            };
+            mount(Some("stead"), &place, Some("tmpfs"), flags, Some("mode=0755"))?;
+        } else if place.is_file() && !place.is_symlink() {
+            mount(Some(&nothing), &place, NONE, MsFlags::MS_BIND, NONE)?;
+        }
+    }
+    Ok(())
 }
 
 /// The machine's /sys. Unless the container is privileged it is for reading, and of what is mounted there only the
@@ -342,6 +366,51 @@ mod tests {
         assert_eq!(std::fs::read_to_string(seen_as(&near)).unwrap(), "mine");
         assert!(open("far").unwrap_err().to_string().contains("cannot leave its volume"));
         assert!(open("").unwrap().is_some());
+    }
+
+    #[test]
+    fn what_is_hidden_is_empty_and_takes_volumes_only() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().to_owned();
+        for folder in ["dev", "data/pki", "other"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for file in ["dev/null", "data/pki/ca.key", "other/store", "kubeconfig"] {
+            std::fs::write(root.join(file), file).unwrap();
+        }
+        std::fs::write(root.join("dev/null"), "").unwrap();
+        let inside = Inside {
+            sandbox: 0,
+            mounts: vec![Mount {
+                source: "/x".into(),
+                target: "/data/volume".into(),
+                access: Access::ReadWrite,
+                volume: None,
+            }],
+            root: root.clone(),
+            processes: super::super::spec::Processes::Own,
+            access: Access::ReadWrite,
+            image: None,
+            kernel: Kernel::Guarded,
+            hidden: ["/data", "/other", "/kubeconfig", "/absent"]
+                .map(PathBuf::from)
+                .to_vec(),
+        };
+        // Mounts are of a thread of its own, and go with it.
+        let looked = std::thread::spawn(move || {
+            if unshare(CloneFlags::CLONE_NEWNS).is_err() {
+                return;
+            }
+            mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).unwrap();
+            hide(&root, &inside).unwrap();
+            assert_eq!(std::fs::read_dir(root.join("data")).unwrap().count(), 0);
+            assert_eq!(std::fs::read_dir(root.join("other")).unwrap().count(), 0);
+            assert_eq!(std::fs::read(root.join("kubeconfig")).unwrap(), b"");
+            std::fs::create_dir(root.join("data/volume")).unwrap();
+            std::fs::create_dir(root.join("other/more")).unwrap_err();
+            assert!(!root.join("absent").exists());
+        });
+        looked.join().unwrap();
     }
 
     #[test]

@@ -108,6 +108,9 @@ pub struct Inside {
     pub image: Option<PathBuf>,
     #[serde(default)]
     pub kernel: Kernel,
+    /// What of the machine's files a container never finds in its root: the cluster's own keys and records.
+    #[serde(default)]
+    pub hidden: Vec<PathBuf>,
 }
 
 /// How much of the machine's kernel a container sees and changes under /proc and /sys.
