@@ -252,3 +252,42 @@ fn readiness_gates_hold_a_pod_back() {
         ("False", Some("ReadinessGatesNotReady"))
     );
 }
+
+#[test]
+fn a_pod_that_has_ended_keeps_what_was_said_of_its_containers() {
+    let mut pod =
+        pod(json!({ "containers": [{ "name": "c" }], "initContainers": [{ "name": "i" }], "restartPolicy": "Never" }));
+    let mut out_of_memory = exited(137, 5);
+    if let State::Exited(exit) = &mut out_of_memory.state {
+        exit.reason = "OOMKilled".to_owned();
+    }
+    let first = status_of(&pod, &seen(&[("i", exited(0, 1)), ("c", out_of_memory)]), 6);
+    pod.status = Some(first.clone());
+    // A later agent finds only how it ended, or nothing at all.
+    let less = status_of(&pod, &seen(&[("i", exited(0, 1)), ("c", exited(137, 5))]), 60);
+    assert_eq!(less.container_statuses, first.container_statuses);
+    let nothing = status_of(&pod, &Seen::default(), 60);
+    assert_eq!(nothing.container_statuses, first.container_statuses);
+    assert_eq!(nothing.init_container_statuses, first.init_container_statuses);
+    let initialized = |status: &k8s_openapi::api::core::v1::PodStatus| {
+        let mut conditions = status.conditions.iter().flatten();
+        conditions.find(|condition| condition.type_ == "Initialized").cloned()
+    };
+    assert_eq!(initialized(&nothing), initialized(&first));
+}
+
+#[test]
+fn a_pod_that_failed_while_it_ran_says_how_its_containers_end() {
+    let mut pod = pod(json!({ "containers": [{ "name": "c" }] }));
+    let verdict = Some(super::seen::Verdict {
+        reason: "DeadlineExceeded".to_owned(),
+        message: String::new(),
+    });
+    let mut observed = seen(&[("c", running())]);
+    observed.verdict = verdict;
+    pod.status = Some(status_of(&pod, &observed, 1));
+    observed.containers.insert("c".to_owned(), exited(143, 2));
+    let status = status_of(&pod, &observed, 3);
+    let state = status.container_statuses.unwrap()[0].state.clone().unwrap();
+    assert_eq!(state.terminated.unwrap().exit_code, 143);
+}

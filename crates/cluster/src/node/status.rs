@@ -68,7 +68,10 @@ pub fn of(question: &Question<'_>, host: &Host) -> PodStatus {
         (!containers.is_empty()).then(|| {
             containers
                 .into_iter()
-                .map(|container| writer.container(container))
+                .map(|container| match kept(question, &old, container) {
+                    Some(recorded) => recorded.clone(),
+                    None => writer.container(container),
+                })
                 .collect()
         })
     };
@@ -81,6 +84,25 @@ pub fn of(question: &Question<'_>, host: &Host) -> PodStatus {
     status.ephemeral_container_statuses = statuses(debuggers.iter().collect());
     status.conditions = Some(conditions(question, &old, &status));
     status
+}
+
+/// What the API has of a container of a pod that has ended: a later agent knows no better how that was, and mostly
+/// less.
+fn kept<'a>(question: &Question<'_>, old: &'a PodStatus, container: &Whole) -> Option<&'a ContainerStatus> {
+    let Question { shape, seen, .. } = question;
+    if shape.recorded_end().is_none() || seen.anything_alive() {
+        return None;
+    }
+    let lists = [
+        &old.container_statuses,
+        &old.init_container_statuses,
+        &old.ephemeral_container_statuses,
+    ];
+    let mut recorded = lists.into_iter().flatten().flatten();
+    let recorded = recorded.find(|status| status.name == container.name)?;
+    let terminated = recorded.state.as_ref().is_some_and(|state| state.terminated.is_some());
+    let unknown = matches!(seen.container(&container.name).state, State::New);
+    (terminated || unknown).then_some(recorded)
 }
 
 fn phase(question: &Question<'_>) -> (&'static str, Option<String>, Option<String>) {
@@ -319,6 +341,7 @@ fn conditions(question: &Question<'_>, old: &PodStatus, new: &PodStatus) -> Vec<
     let init: Verdict = match incomplete_inits(shape, seen) {
         _ if succeeded => Ok(Some("PodCompleted")),
         names if names.is_empty() || initialized(shape, seen) => Ok(None),
+        _ if shape.recorded_end().is_some() && was_initialized(old) => Ok(None),
         names => Err((
             "ContainersNotInitialized",
             format!("containers with incomplete status: [{}]", names.join(" ")),
@@ -336,6 +359,11 @@ fn conditions(question: &Question<'_>, old: &PodStatus, new: &PodStatus) -> Vec<
     .into_iter()
     .map(|(type_, verdict)| condition(question, old, type_, verdict))
     .collect()
+}
+
+fn was_initialized(old: &PodStatus) -> bool {
+    let mut conditions = old.conditions.iter().flatten();
+    conditions.any(|condition| condition.type_ == "Initialized" && condition.status == "True")
 }
 
 fn containers_ready(shape: &Shape<'_>, new: &PodStatus) -> Result<(), (&'static str, String)> {

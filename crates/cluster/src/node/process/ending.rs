@@ -3,7 +3,7 @@
 //! The forceful end needs nothing but the records on disk: it must work after the agent was killed.
 
 use super::log::parse;
-use super::spec::{ExitRecord, ProcessId, RunRecord, RunSpec, SandboxRecord, Silence, StartRecord, load};
+use super::spec::{ExitRecord, Memory, ProcessId, RunRecord, RunSpec, SandboxRecord, Silence, StartRecord, load};
 use super::{cgroups, volumes};
 use crate::node::network;
 use crate::node::plan;
@@ -66,7 +66,8 @@ pub fn exit_of(spec: &RunSpec, record: &RunRecord, now: Timestamp) -> Exit {
         Silence::Log if exit.code != 0 => last_words(&spec.log),
         _ => None,
     });
-    let memory = match cgroups::out_of_memory(&spec.cgroups) {
+    // A shim of an earlier version has not written it down.
+    let memory = match exit.memory == Memory::Exhausted || cgroups::out_of_memory(&spec.cgroups) {
         true => plan::OutOfMemory::Yes,
         false => plan::OutOfMemory::No,
     };
@@ -161,4 +162,41 @@ pub fn end_all(folder: &Path) {
         let _ = std::fs::remove_dir_all(pod.path());
     }
     network::end(folder);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spec::store;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_later_agent_knows_who_was_out_of_memory() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("0.exit");
+        let spec: RunSpec = serde_json::from_value(json!({
+            "id": "r", "argv": [], "env": [], "directory": "/", "log": "/none", "started": "/none", "exit": path,
+            "input": "Nothing", "user": null, "group": null, "inside": null, "cgroups": [place.path().join("gone")],
+        }))
+        .unwrap();
+        let record = RunRecord {
+            container: "c".to_owned(),
+            id: "r".to_owned(),
+            restarts: 0,
+            image_id: String::new(),
+            since: Timestamp::UNIX_EPOCH,
+        };
+        let ended = ExitRecord {
+            code: 137,
+            signal: Some(9),
+            at: Timestamp::UNIX_EPOCH,
+            error: None,
+            memory: Memory::Exhausted,
+        };
+        store(&path, &ended).unwrap();
+        assert_eq!(exit_of(&spec, &record, Timestamp::UNIX_EPOCH).reason, "OOMKilled");
+        let before = json!({"code": 137, "signal": 9, "at": "1970-01-01T00:00:00Z", "error": null});
+        store(&path, &before).unwrap();
+        assert_eq!(exit_of(&spec, &record, Timestamp::UNIX_EPOCH).reason, "Error");
+    }
 }

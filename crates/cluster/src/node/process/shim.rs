@@ -6,7 +6,7 @@
 
 use super::attach::{Audience, Keyboard, Piece};
 use super::log::{Log, Stream};
-use super::spec::{ExitRecord, Input, ProcessId, Processes, RunSpec, Screen, StartRecord, load, store};
+use super::spec::{ExitRecord, Input, Memory, ProcessId, Processes, RunSpec, Screen, StartRecord, load, store};
 use super::{cgroups, powers, root, terminal};
 use jiff::Timestamp;
 use nix::sched::{CloneFlags, setns, unshare};
@@ -35,6 +35,7 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
             signal: None,
             at: now(),
             error: Some(error.to_string()),
+            memory: Memory::Enough,
         },
     };
     match store(&spec.exit, &record) {
@@ -89,6 +90,10 @@ fn run(spec: &RunSpec, now: fn() -> Timestamp) -> io::Result<ExitRecord> {
         signal,
         at: now(),
         error: None,
+        memory: match cgroups::out_of_memory(&spec.cgroups) {
+            true => Memory::Exhausted,
+            false => Memory::Enough,
+        },
     })
 }
 

@@ -180,6 +180,17 @@ pub struct ExitRecord {
     pub at: Timestamp,
     /// Set if the program could not be started at all.
     pub error: Option<String>,
+    #[serde(default)]
+    pub memory: Memory,
+}
+
+/// Whether a container had the memory that it wanted. It is written down: the groups that know are removed when the
+/// first agent hears of the end, and a later one would take it for any other kill.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Memory {
+    #[default]
+    Enough,
+    Exhausted,
 }
 
 /// What the agent keeps about a pod's sandbox.
