@@ -21,6 +21,8 @@ pub struct NodeInfo {
     pub node: Option<Arc<Node>>,
     pub allocatable: Resources,
     pub requested: Resources,
+    /// What its pods are taken to use when it is compared with others.
+    pub weight: Resources,
     /// The pods on it, by UID.
     pub pods: HashMap<String, Arc<Pod>>,
     /// How those of them that keep others away do it. Few pods do, and only these are asked for each decision.
@@ -34,7 +36,9 @@ impl NodeInfo {
     pub fn add(&mut self, pod: &Arc<Pod>) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         self.requested.add(&resources::requests(pod));
+        self.weight.add(&resources::weight(pod));
         if let Some(before) = self.pods.insert(uid.clone(), pod.clone()) {
+            self.weight.subtract(&resources::weight(&before));
             return self.requested.subtract(&resources::requests(&before));
         }
         let repelling = affinity::repelling(pod);
@@ -51,6 +55,7 @@ impl NodeInfo {
     pub fn remove(&mut self, uid: &str) {
         if let Some(old) = self.pods.remove(uid) {
             self.requested.subtract(&resources::requests(&old));
+            self.weight.subtract(&resources::weight(&old));
             self.repelling.remove(uid);
             self.wishing.remove(uid);
         }

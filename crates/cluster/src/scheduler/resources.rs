@@ -53,12 +53,34 @@ impl Resources {
     }
 }
 
+/// What a container that asks for no processor time or memory is taken to use when nodes are compared, as in
+/// Kubernetes: without it, all pods that ask for nothing would go to one node.
+const USUAL: [(&str, i64); 2] = [("cpu", 100), ("memory", 200 << 20)];
+
+/// What a pod is taken to use when nodes are compared.
+pub fn weight(pod: &Pod) -> Resources {
+    total(pod, |container| {
+        let mut asked = asked(container);
+        for (name, usual) in USUAL {
+            asked.0.entry(name.to_string()).or_insert(usual);
+        }
+        asked
+    })
+}
+
 /// What a pod asks for: its containers together, or its largest init container where that is more, and its overhead.
 pub fn requests(pod: &Pod) -> Resources {
+    total(pod, asked)
+}
+
+fn asked(container: &Container) -> Resources {
+    Resources::of(container.resources.as_ref().and_then(|r| r.requests.as_ref()))
+}
+
+fn total(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
     let Some(spec) = &pod.spec else {
         return Resources::default();
     };
-    let of = |container: &Container| Resources::of(container.resources.as_ref().and_then(|r| r.requests.as_ref()));
     let mut sum = Resources::default();
     for container in &spec.containers {
         sum.add(&of(container));

@@ -4,17 +4,20 @@ pub mod neighbours;
 
 use super::filter::{World, affinity, tolerates};
 use super::ledger::NodeInfo;
-use super::resources::Resources;
+use super::resources::{self, Resources};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use neighbours::Neighbours;
+use std::cmp::Reverse;
 
-/// How much each wish counts, in points out of a hundred.
+/// The most points of one wish: enough that one small pod on a large machine makes a difference.
+const MOST: i64 = 10_000;
+/// How much each wish counts.
 const SPREAD_WEIGHT: i64 = 2;
 const TAINT_WEIGHT: i64 = 3;
 const AFFINITY_WEIGHT: i64 = 2;
 const NEIGHBOUR_WEIGHT: i64 = 2;
 
-/// The best node: the one with the most points, the first by name among equals.
+/// The best node: the one with the most points, among equals the one with the fewest pods, and then the first by name.
 pub fn best<'a>(
     pod: &Pod,
     nodes: &[(&'a String, &NodeInfo)],
@@ -27,44 +30,42 @@ pub fn best<'a>(
     let (low, high) = likings.fold((0, 0), |(low, high), one| (low.min(one), high.max(one)));
     let company = |node: &Node| match high - low {
         0 => 0,
-        range => (wishes.of(node) - low) * 100 / range,
+        range => (wishes.of(node) - low) * MOST / range,
     };
     let crowd = |info: &NodeInfo| info.node.as_ref().map_or(0, |node| world.spread.crowd(node));
     let most = nodes.iter().map(|(_, info)| crowd(info)).max().unwrap_or(0);
+    let weight = resources::weight(pod);
     let points = |info: &NodeInfo| {
         let Some(node) = &info.node else { return 0 };
         let spread = if most == 0 {
-            100
+            MOST
         } else {
-            (most - crowd(info)) * 100 / most
+            (most - crowd(info)) * MOST / most
         };
-        free(&world.requests, info)
+        free(&weight, info)
             + spread * SPREAD_WEIGHT
-            + liked(pod, node) * AFFINITY_WEIGHT
+            + liked(pod, node) * MOST / 100 * AFFINITY_WEIGHT
             + company(node) * NEIGHBOUR_WEIGHT
-            - disliked(pod, node) * TAINT_WEIGHT
+            - disliked(pod, node) * MOST / 100 * TAINT_WEIGHT
     };
     nodes
         .iter()
-        .max_by_key(|(name, info)| (points(info), std::cmp::Reverse(*name)))
+        .max_by_key(|(name, info)| (points(info), Reverse(info.pods.len()), Reverse(*name)))
         .map(|(name, _)| name.as_str())
 }
 
-/// How much of processor and memory would be left, in percent, and how few pods are there.
-fn free(requests: &Resources, info: &NodeInfo) -> i64 {
+/// How much of processor and memory would be left.
+fn free(weight: &Resources, info: &NodeInfo) -> i64 {
     let left = |name: &str| {
         let all = info.allocatable.get(name);
-        let taken = info.requested.get(name) + requests.get(name);
+        let taken = info.weight.get(name) + weight.get(name);
         if all <= 0 {
             0
         } else {
-            ((all - taken).max(0) * 100) / all
+            (all - taken).max(0).saturating_mul(MOST) / all
         }
     };
-    // Pods that ask for nothing still take something: their number stands for it.
-    let pods = i64::try_from(info.pods.len()).unwrap_or(i64::MAX);
-    let most = info.allocatable.get("pods").max(1);
-    (left("cpu") + left("memory")) / 2 + 100 - (pods * 100 / most).min(100)
+    (left("cpu") + left("memory")) / 2
 }
 
 /// Points for the node affinity that is preferred.

@@ -57,6 +57,24 @@ fn pods_lie_evenly_and_a_decision_counts_before_the_cache_has_seen_it() {
 }
 
 #[test]
+fn pods_that_ask_for_nothing_lie_evenly_on_large_machines_too() {
+    let mut ledger = Ledger::default();
+    for name in ["a", "b"] {
+        let mut large = Node::clone(&node(name, json!({})));
+        large.status =
+            serde_json::from_value(json!({"allocatable": {"cpu": "192", "memory": "2Ti", "pods": "1000"}})).unwrap();
+        ledger.see_node(&Arc::new(large));
+    }
+    let chosen: Vec<String> = (0..6)
+        .map(|i| {
+            let modest = pod(&format!("p{i}"), json!({"containers": [{"name": "c"}]}));
+            choose(&mut ledger, &modest).unwrap()
+        })
+        .collect();
+    assert_eq!(chosen.iter().filter(|node| *node == "a").count(), 3, "{chosen:?}");
+}
+
+#[test]
 fn a_full_cluster_says_so_in_kubernetes_words() {
     let mut ledger = three();
     let big = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]});
