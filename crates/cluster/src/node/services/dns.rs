@@ -5,7 +5,7 @@
 use super::Table;
 use crate::node::network::Network;
 use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
-use hickory_proto::rr::rdata::{A, SRV};
+use hickory_proto::rr::rdata::{A, CNAME, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use parking_lot::RwLock;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,6 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// How long answers may be kept: short, because endpoints come and go.
 const SECONDS_TO_LIVE: u32 = 5;
+/// Names that stand for names, one after the other: as many as resolvers usually follow.
+const MOST_ALIASES: usize = 8;
 /// The largest question that is read.
 const LARGEST: usize = 4096;
 
@@ -62,6 +64,8 @@ enum Meaning {
     Addresses(Vec<Ipv4Addr>),
     /// Ports and the names of the hosts that serve them.
     Servers(Vec<(u16, String)>),
+    /// Another name (`ExternalName`).
+    Alias(String),
     Nothing,
 }
 
@@ -76,12 +80,31 @@ pub fn answer(table: &Table, question: &[u8]) -> Option<Vec<u8>> {
     reply.metadata.recursion_available = true;
     reply.metadata.authoritative = true;
     let query = request.queries.first()?.clone();
-    let name = query.name().to_lowercase().to_ascii();
-    let meaning = meaning(table, name.trim_end_matches('.'));
+    let mut asked = query.name().clone();
+    let mut meaning = meaning_of(table, &asked);
+    let mut aliases = 0;
+    while let Meaning::Alias(to) = &meaning {
+        let Ok(target) = Name::from_ascii(to) else { break };
+        let target = absolute(target);
+        let data = RData::CNAME(CNAME(target.clone()));
+        reply.add_answer(Record::from_rdata(asked, SECONDS_TO_LIVE, data));
+        aliases += 1;
+        asked = target;
+        // Whoever asks follows the rest, or finds that it is a circle.
+        if query.query_type() == RecordType::CNAME || aliases == MOST_ALIASES {
+            meaning = Meaning::Addresses(Vec::new());
+            break;
+        }
+        meaning = match meaning_of(table, &asked) {
+            // The name itself exists, wherever it leads.
+            Meaning::Nothing => Meaning::Addresses(Vec::new()),
+            meaning => meaning,
+        };
+    }
     match (meaning, query.query_type()) {
         (Meaning::Addresses(addresses), RecordType::A | RecordType::ANY) => {
             for address in addresses {
-                let record = Record::from_rdata(query.name().clone(), SECONDS_TO_LIVE, RData::A(A(address)));
+                let record = Record::from_rdata(asked.clone(), SECONDS_TO_LIVE, RData::A(A(address)));
                 reply.add_answer(record);
             }
         }
@@ -89,15 +112,25 @@ pub fn answer(table: &Table, question: &[u8]) -> Option<Vec<u8>> {
             for (port, host) in servers {
                 let Ok(target) = Name::from_ascii(host) else { continue };
                 let data = RData::SRV(SRV::new(0, 100, port, target));
-                reply.add_answer(Record::from_rdata(query.name().clone(), SECONDS_TO_LIVE, data));
+                reply.add_answer(Record::from_rdata(asked.clone(), SECONDS_TO_LIVE, data));
             }
         }
         // The name exists, with nothing of the kind that was asked for.
-        (Meaning::Addresses(_) | Meaning::Servers(_), _) => {}
+        (Meaning::Addresses(_) | Meaning::Servers(_) | Meaning::Alias(_), _) => {}
         (Meaning::Nothing, _) => reply.metadata.response_code = ResponseCode::NXDomain,
     }
     reply.add_query(query);
     reply.to_vec().ok()
+}
+
+fn absolute(mut name: Name) -> Name {
+    name.set_fqdn(true);
+    name
+}
+
+fn meaning_of(table: &Table, name: &Name) -> Meaning {
+    let name = name.to_lowercase().to_ascii();
+    meaning(table, name.trim_end_matches('.'))
 }
 
 fn meaning(table: &Table, name: &str) -> Meaning {
@@ -139,11 +172,12 @@ fn service_addresses(table: &Table, namespace: &str, service: &str) -> Meaning {
     let Some(found) = table.service(namespace, service) else {
         return Meaning::Nothing;
     };
-    let cluster = found
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.cluster_ip.as_deref())
-        .unwrap_or_default();
+    let spec = found.spec.as_ref();
+    let external = spec.filter(|spec| spec.type_.as_deref() == Some("ExternalName"));
+    if let Some(name) = external.and_then(|spec| spec.external_name.clone()) {
+        return Meaning::Alias(name);
+    }
+    let cluster = spec.and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
     match cluster.parse() {
         Ok(address) => Meaning::Addresses(vec![address]),
         Err(_) => {

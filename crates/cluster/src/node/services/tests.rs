@@ -116,6 +116,43 @@ fn one_number_may_serve_both_protocols_with_endpoints_of_their_own() {
 }
 
 #[test]
+fn a_service_that_is_another_name_is_answered_with_it_and_with_what_it_stands_for() {
+    let mut table = table();
+    for (name, to) in [
+        ("far", "example.org"),
+        ("near", "web.ns.svc.cluster.local."),
+        ("round", "round.ns.svc.cluster.local"),
+    ] {
+        let service = json!({
+            "metadata": {"name": name, "namespace": "ns"},
+            "spec": {"type": "ExternalName", "externalName": to},
+        });
+        table.apply_service(Arc::new(serde_json::from_value(service).unwrap()));
+    }
+    let ask = |name: &str| {
+        let mut question = Message::query();
+        let name = Name::from_ascii(format!("{name}.ns.svc.cluster.local.")).unwrap();
+        question.add_query(Query::query(name, RecordType::A));
+        let answer = Message::from_vec(&answer(&table, &question.to_vec().unwrap()).unwrap()).unwrap();
+        assert_eq!(answer.metadata.response_code, ResponseCode::NoError);
+        let shown = answer
+            .answers
+            .iter()
+            .map(|record| format!("{} {}", record.name, record.data));
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(ask("far"), ["far.ns.svc.cluster.local. example.org."]);
+    assert_eq!(
+        ask("near"),
+        [
+            "near.ns.svc.cluster.local. web.ns.svc.cluster.local.",
+            "web.ns.svc.cluster.local. 10.96.0.10"
+        ]
+    );
+    assert_eq!(ask("round").len(), 8);
+}
+
+#[test]
 fn a_service_has_its_cluster_address_by_name() {
     assert_eq!(
         ask("web.ns.svc.cluster.local."),
