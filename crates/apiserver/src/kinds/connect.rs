@@ -11,6 +11,7 @@ use crate::verbs::object;
 use crate::verbs::watch::websocket;
 use crate::verbs::{Call, admit};
 use http::{HeaderValue, Method, Response};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 /// Parameters of a log request, which the kubelet knows by the same names.
@@ -24,6 +25,9 @@ const LOG_PARAMETERS: [&str; 8] = [
     "limitBytes",
     "stream",
 ];
+
+/// The most that is read of a node's words about a log that it does not give.
+const LONGEST_REFUSAL: usize = 50_000;
 
 /// What the API calls the streams of a session, and what the kubelet does.
 const STREAMS: [(&str, &str); 4] = [
@@ -56,8 +60,29 @@ pub async fn log(call: &Call) -> Result<Response<Body>> {
         response
             .headers_mut()
             .insert("content-type", HeaderValue::from_static("text/plain"));
+        return Ok(response);
     }
-    Ok(response)
+    let code = response.status().as_u16();
+    let mut body = response.into_body();
+    let mut words = Vec::new();
+    while words.len() < LONGEST_REFUSAL
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        words.extend(frame.into_data().unwrap_or_default());
+    }
+    Err(refusal(code, String::from_utf8_lossy(&words).trim()))
+}
+
+/// What a node refuses in plain words, as clients understand it.
+fn refusal(code: u16, words: &str) -> ApiError {
+    match code {
+        400 => ApiError::bad_request(words),
+        403 => ApiError::new(403, "Forbidden", words),
+        404 => ApiError::new(404, "NotFound", words),
+        500 => ApiError::internal(words),
+        503 => ApiError::new(503, "ServiceUnavailable", words),
+        code => ApiError::new(code, "", words),
+    }
 }
 
 /// `exec`, `attach` and `portforward`.
@@ -380,6 +405,17 @@ mod tests {
             container(&pod, "x").unwrap_err().message,
             "container x is not valid for pod p"
         );
+    }
+
+    #[test]
+    fn the_words_of_a_node_become_a_status() {
+        let words = "container \"a\" in pod \"p\" is waiting to start: ContainerCreating";
+        let refused = refusal(400, words);
+        assert_eq!(
+            (refused.code, refused.reason, refused.message.as_str()),
+            (400, "BadRequest", words)
+        );
+        assert_eq!(refusal(404, "gone").reason, "NotFound");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
 use rustls::pki_types::CertificateDer;
@@ -193,7 +194,7 @@ async fn answer(process: Arc<Process>, request: Request<Incoming>) -> Response<B
     match parts.as_slice() {
         ["healthz"] => text(StatusCode::OK, "ok"),
         ["containerLogs", namespace, pod, container] if request.method() == Method::GET => {
-            logs(&process, namespace, pod, container, &parameters)
+            logs(&process, namespace, pod, container, &parameters).await
         }
         [verb @ ("exec" | "attach"), namespace, pod, rest @ ..] => {
             let container = rest
@@ -231,29 +232,29 @@ async fn answer(process: Arc<Process>, request: Request<Incoming>) -> Response<B
     }
 }
 
-fn logs(
+async fn logs(
     process: &Arc<Process>,
     namespace: &str,
     pod: &str,
     container: &str,
     parameters: &Parameters,
 ) -> Response<Body> {
-    let Some(uid) = process.uid(namespace, pod) else {
-        return no_pod(namespace, pod);
-    };
     let wanted = match logs::Wanted::parse(parameters, process.clock.now()) {
         Ok(wanted) => wanted,
         Err(message) => return text(StatusCode::BAD_REQUEST, &message),
     };
-    let Some(path) = process.log_path(&uid, container, wanted.which) else {
-        let what = match wanted.which {
-            super::process::Which::Previous => "previous terminated container",
-            super::process::Which::Current => "container",
+    let uid = process.uid(namespace, pod);
+    let path = uid
+        .as_ref()
+        .and_then(|uid| process.log_path(uid, container, wanted.which));
+    let (Some(uid), Some(path)) = (uid, path) else {
+        // It has not run, and why is what its status says.
+        let pods: Api<Pod> = Api::namespaced(process.voices.reader.clone(), namespace);
+        return match pods.get_opt(pod).await {
+            Ok(Some(found)) => text(StatusCode::BAD_REQUEST, &logs::absent(&found, container, wanted.which)),
+            Ok(None) => no_pod(namespace, pod),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         };
-        return text(
-            StatusCode::BAD_REQUEST,
-            &format!("{what} \"{container}\" in pod \"{pod}\" not found"),
-        );
     };
     let process = process.clone();
     let container = container.to_owned();

@@ -6,6 +6,7 @@ use crate::node::process::log::{parse, rotated};
 use bytes::Bytes;
 use futures::Stream;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,6 +87,33 @@ impl Wanted {
             shown.push(b'\n');
         }
         Some(shown)
+    }
+}
+
+/// Why a container has no log, in a kubelet's words.
+pub fn absent(pod: &Pod, container: &str, which: Which) -> String {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let this = format!("container \"{container}\" in pod \"{name}\"");
+    if which == Which::Previous {
+        return format!("previous terminated {this} not found");
+    }
+    let lists = pod.status.iter().flat_map(|status| {
+        [
+            &status.container_statuses,
+            &status.init_container_statuses,
+            &status.ephemeral_container_statuses,
+        ]
+    });
+    let status = lists.flatten().flatten().find(|status| status.name == container);
+    let Some(status) = status else {
+        return format!("{this} is not available");
+    };
+    let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+    match waiting.map(|waiting| waiting.reason.as_deref().unwrap_or_default()) {
+        Some("ErrImagePull") => format!("{this} is waiting to start: image can't be pulled"),
+        Some("ImagePullBackOff") => format!("{this} is waiting to start: trying and failing to pull image"),
+        Some(reason) => format!("{this} is waiting to start: {reason}"),
+        None => format!("{this} is waiting to start - no logs yet"),
     }
 }
 
@@ -178,5 +206,40 @@ async fn copy(
             return Ok(());
         }
         line.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_that_never_ran_says_what_it_waits_for() {
+        let pod = |reason: &str| -> Pod {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "p"},
+                "status": {"containerStatuses": [{
+                    "name": "a", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": {"waiting": {"reason": reason}},
+                }]},
+            }))
+            .unwrap()
+        };
+        let said = |reason: &str| absent(&pod(reason), "a", Which::Current);
+        let start = "container \"a\" in pod \"p\" is waiting to start";
+        assert_eq!(said("ContainerCreating"), format!("{start}: ContainerCreating"));
+        assert_eq!(said("ErrImagePull"), format!("{start}: image can't be pulled"));
+        assert_eq!(
+            said("ImagePullBackOff"),
+            format!("{start}: trying and failing to pull image")
+        );
+        assert_eq!(
+            absent(&pod("x"), "a", Which::Previous),
+            "previous terminated container \"a\" in pod \"p\" not found"
+        );
+        assert_eq!(
+            absent(&pod("x"), "b", Which::Current),
+            "container \"b\" in pod \"p\" is not available"
+        );
     }
 }
