@@ -27,6 +27,7 @@ use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -112,6 +113,8 @@ pub async fn serve(serving: Serving, process: Arc<Process>, stop: CancellationTo
             continue;
         };
         let (acceptor, process, guard) = (acceptor.clone(), process.clone(), serving.guard.clone());
+        // Nodes of one process are told apart by the address that they are asked at.
+        let at = stream.local_addr().ok().map(|address| address.ip());
         tokio::spawn(async move {
             let _permit = permit;
             let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await else {
@@ -123,7 +126,7 @@ pub async fn serve(serving: Serving, process: Arc<Process>, stop: CancellationTo
                 let process = process.clone();
                 async move {
                     Ok::<_, Infallible>(match admitted {
-                        true => answer(process, request).await,
+                        true => answer(process, at, request).await,
                         false => text(StatusCode::FORBIDDEN, "Forbidden"),
                     })
                 }
@@ -187,7 +190,7 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&result).into_owned()
 }
 
-async fn answer(process: Arc<Process>, request: Request<Incoming>) -> Response<Body> {
+async fn answer(process: Arc<Process>, at: Option<IpAddr>, request: Request<Incoming>) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let parameters = Parameters::parse(request.uri().query().unwrap_or_default());
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -227,7 +230,7 @@ async fn answer(process: Arc<Process>, request: Request<Incoming>) -> Response<B
             };
             forward::upgrade(process, request, &uid, &parameters)
         }
-        ["stats", "summary"] => json(process.summary()),
+        ["stats", "summary"] => json(process.summary(at)),
         _ => text(StatusCode::NOT_FOUND, "404 page not found"),
     }
 }

@@ -155,6 +155,7 @@ mod tests {
             addresses: vec![held],
             holder: None,
             detached: false,
+            node: None,
         };
         store(&pod.join("sandbox.json"), &record).unwrap();
         // A program that is not there can hold no namespace, so that this is the machine's network for everybody.
@@ -177,6 +178,7 @@ mod tests {
             addresses: vec![IpAddr::V4(Ipv4Addr::new(127, 18, 0, 2))],
             holder: None,
             detached: false,
+            node: None,
         };
         store(&path, &record).unwrap();
         let first = SandboxRecord::attached(&path).expect("it has its address");

@@ -45,6 +45,7 @@ impl Process {
             addresses: addresses.clone(),
             holder: attached.holder.as_ref().map(|held| held.process),
             detached: false,
+            node: shape.spec.node_name.clone(),
         };
         let stored = match self.open_host_ports(&shape, attached.address).await {
             Ok(()) => store(&folder.join("sandbox.json"), &record),

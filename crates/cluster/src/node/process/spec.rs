@@ -205,6 +205,9 @@ pub struct SandboxRecord {
     /// Whether its addresses have been given back: then they are somebody else's by now.
     #[serde(default)]
     pub detached: bool,
+    /// The node that the pod is bound to; records of an earlier version do not say.
+    #[serde(default)]
+    pub node: Option<String>,
 }
 
 impl SandboxRecord {
@@ -322,6 +325,7 @@ mod tests {
             addresses: vec![IpAddr::from([198, 18, 0, 2])],
             holder: None,
             detached: false,
+            node: None,
         };
         store(&path, &record).unwrap();
         let mut given = Vec::new();

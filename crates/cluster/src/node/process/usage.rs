@@ -9,6 +9,7 @@ use crate::clock::after;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Ticks per second of the kernel's processor times, which is 100 on every Linux that runs Rust programs.
@@ -68,13 +69,18 @@ impl Process {
         records.max().map(|(_, uid)| uid)
     }
 
-    /// What every container uses, in the form of a kubelet's summary.
-    pub fn summary(&self) -> Value {
+    /// What every container of the nodes at this address uses, in the form of a kubelet's summary.
+    pub fn summary(&self, of: Option<IpAddr>) -> Value {
         let now = self.clock.now();
         let processes = processes();
-        let mut pods: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        let mut pods: BTreeMap<String, (SandboxRecord, Vec<Value>)> = BTreeMap::new();
         let (mut cores, mut bytes) = (0, 0);
         for Looked { key, pid, start } in self.running() {
+            let Some(record) = load::<SandboxRecord>(&self.pod_folder(&key.0).join("sandbox.json"))
+                .filter(|record| is_at(&self.hosts, record.node.as_deref(), of))
+            else {
+                continue;
+            };
             let (nanoseconds, working_set) = tree(&processes, pid);
             let known = self.samples.lock().get(&key).copied();
             let known = known
@@ -84,7 +90,8 @@ impl Process {
             let (uid, name) = key;
             cores += rate;
             bytes += working_set;
-            pods.entry(uid).or_default().push(json!({
+            let (_, containers) = pods.entry(uid).or_insert_with(|| (record, Vec::new()));
+            containers.push(json!({
                 "name": name,
                 "cpu": { "time": now.to_string(), "usageNanoCores": rate, "usageCoreNanoSeconds": nanoseconds },
                 "memory": { "time": now.to_string(), "workingSetBytes": working_set, "rssBytes": working_set },
@@ -92,10 +99,9 @@ impl Process {
         }
         let pods: Vec<Value> = pods
             .into_iter()
-            .filter_map(|(uid, containers)| {
-                let record: SandboxRecord = load(&self.pod_folder(&uid).join("sandbox.json"))?;
+            .map(|(uid, (record, containers))| {
                 let reference = json!({ "name": record.name, "namespace": record.namespace, "uid": uid });
-                Some(json!({ "podRef": reference, "containers": containers }))
+                json!({ "podRef": reference, "containers": containers })
             })
             .collect();
         json!({
@@ -157,6 +163,15 @@ struct Looked {
     start: Samples,
 }
 
+/// Whether a pod's node is asked at this address. Nodes of one machine may share one.
+fn is_at(hosts: &[(String, IpAddr)], node: Option<&str>, address: Option<IpAddr>) -> bool {
+    let host = hosts.iter().find(|(name, _)| Some(name.as_str()) == node);
+    match (host, address) {
+        (Some((_, host)), Some(address)) => *host == address,
+        _ => true,
+    }
+}
+
 fn processes() -> HashMap<i32, Used> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -202,6 +217,16 @@ fn tree(processes: &HashMap<i32, Used>, root: i32) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_is_told_of_where_its_node_is_asked() {
+        let address = |last| IpAddr::from([127, 0, 0, last]);
+        let hosts = [("a".to_owned(), address(1)), ("b".to_owned(), address(2))];
+        assert!(is_at(&hosts, Some("a"), Some(address(1))));
+        assert!(!is_at(&hosts, Some("b"), Some(address(1))));
+        assert!(is_at(&hosts, None, Some(address(1))), "a record of an earlier version");
+        assert!(is_at(&hosts, Some("b"), None));
+    }
 
     #[test]
     fn use_is_told_between_looks_that_are_far_enough_apart() {
