@@ -9,11 +9,16 @@ use super::voices::Voices;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
+use std::collections::VecDeque;
 use tokio::sync::mpsc;
 
 /// Events waiting to be sent; more are dropped.
 const QUEUE: usize = 256;
+
+/// Events that are remembered, to count repetitions on one object instead of making one for each.
+const REMEMBERED: usize = 256;
 
 /// Where events go.
 #[derive(Clone)]
@@ -29,16 +34,77 @@ pub enum Kinds {
     WarningsOnly,
 }
 
+/// An event that was told before: its name in the API, and how often it was told by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Again {
+    name: String,
+    count: i32,
+}
+
+/// The last events that were told, the latest at the end.
+#[derive(Default)]
+struct Told(VecDeque<(Meaning, Again)>);
+
+/// What makes two events one: the pod, the kind, the reason and the message.
+type Meaning = [Option<String>; 4];
+
+impl Told {
+    /// Counts the event. Gives the object to count on, where the same was told before.
+    fn again(&mut self, event: &Event) -> Option<Again> {
+        let meaning = [
+            event.involved_object.uid.clone(),
+            event.type_.clone(),
+            event.reason.clone(),
+            event.message.clone(),
+        ];
+        let known = self.0.iter().position(|(known, _)| *known == meaning);
+        let known = known.and_then(|place| self.0.remove(place)).map(|(_, again)| Again {
+            count: again.count.saturating_add(1),
+            ..again
+        });
+        let now = known.clone().unwrap_or_else(|| Again {
+            name: event.metadata.name.clone().unwrap_or_default(),
+            count: 1,
+        });
+        if self.0.len() == REMEMBERED {
+            self.0.pop_front();
+        }
+        self.0.push_back((meaning, now));
+        known
+    }
+}
+
+async fn tell(events: &Api<Event>, event: &Event, again: Option<Again>) -> kube::Result<Event> {
+    let Some(Again { name, count }) = again else {
+        return events.create(&PostParams::default(), event).await;
+    };
+    let patch = json!({"count": count, "lastTimestamp": event.last_timestamp});
+    match events
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+    {
+        // Events are not kept for ever: the same name begins anew.
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            let mut event = event.clone();
+            event.metadata.name = Some(name);
+            event.count = Some(count);
+            events.create(&PostParams::default(), &event).await
+        }
+        patched => patched,
+    }
+}
+
 impl Recorder {
     /// Sends events to the API until the recorder is dropped.
     pub fn new(voices: Voices, kinds: Kinds) -> Recorder {
         let (queue, mut waiting) = mpsc::channel::<Event>(QUEUE);
         tokio::spawn(async move {
+            let mut told = Told::default();
             while let Some(event) = waiting.recv().await {
                 let namespace = event.metadata.namespace.clone().unwrap_or_default();
                 let node = event.reporting_instance.as_deref().unwrap_or_default();
                 let events: Api<Event> = Api::namespaced(voices.node(node), &namespace);
-                if let Err(error) = events.create(&PostParams::default(), &event).await {
+                if let Err(error) = tell(&events, &event, told.again(&event)).await {
                     tracing::debug!(%error, "an event was not recorded");
                 }
             }
@@ -103,5 +169,41 @@ impl Recorder {
         };
         // A full queue means that the API server is slow: better to lose words than to add load.
         let _ = queue.try_send(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str, message: &str) -> Event {
+        Event {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            message: Some(message.to_owned()),
+            ..Event::default()
+        }
+    }
+
+    #[test]
+    fn what_is_told_again_counts_on_the_first_and_memory_is_bounded() {
+        let mut told = Told::default();
+        let again = |count| {
+            Some(Again {
+                name: "a".to_owned(),
+                count,
+            })
+        };
+        assert_eq!(told.again(&event("a", "back-off")), None);
+        assert_eq!(told.again(&event("b", "back-off")), again(2));
+        assert_eq!(told.again(&event("c", "other")), None);
+        assert_eq!(told.again(&event("d", "back-off")), again(3));
+        for number in 0..REMEMBERED {
+            assert_eq!(told.again(&event("e", &number.to_string())), None);
+        }
+        assert_eq!(told.0.len(), REMEMBERED);
+        assert_eq!(told.again(&event("f", "back-off")), None, "it is long ago");
     }
 }
