@@ -10,7 +10,7 @@ use crate::failure::{Hint, misuse};
 use crate::home::Home;
 use crate::places;
 use crate::terminal::{Line, say, start_logging, tell};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
@@ -207,11 +207,18 @@ async fn processes(
 async fn set_power(name: &str, power: Power) -> Result<()> {
     let client = connection::client(connection::configuration().await?)?;
     let nodes: Api<Node> = Api::all(client);
+    let unknown = || format!("cannot change node {name}");
+    let node = nodes
+        .get(name)
+        .await
+        .with_context(unknown)
+        .hint("`kubectl get nodes` lists the nodes")?;
+    check_change(name, Power::asked_of(&node), power)?;
     let patch = json!({"metadata": {"annotations": {POWER_ANNOTATION: power.annotation()}}});
     nodes
         .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
         .await
-        .with_context(|| format!("cannot change node {name}"))
+        .with_context(unknown)
         .hint("`kubectl get nodes` lists the nodes")?;
     let words = match power {
         Power::On => "on and connected",
@@ -220,4 +227,31 @@ async fn set_power(name: &str, power: Power) -> Result<()> {
     };
     say(&format!("node/{name} is {words}"))?;
     Ok(())
+}
+
+/// Refuses to cut a node from the API that is off: its pods would run again.
+fn check_change(name: &str, from: Power, to: Power) -> Result<()> {
+    match (from, to) {
+        (Power::Off, Power::Partitioned) => Err(anyhow!("node {name} is off")).hint(format!(
+            "`stead node start {name}` first: a node that is cut from the API runs its pods"
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_off_is_not_started_by_cutting_it_from_the_api() {
+        check_change("n", Power::Off, Power::Partitioned).expect_err("it would run its pods");
+        for (from, to) in [
+            (Power::Off, Power::On),
+            (Power::On, Power::Partitioned),
+            (Power::Partitioned, Power::Off),
+        ] {
+            check_change("n", from, to).expect("a change that says what it does");
+        }
+    }
 }
