@@ -197,3 +197,24 @@ async fn a_start_that_failed_because_the_machine_died_is_tried_again_and_restart
     asked.push("start again");
     story.expect(&asked).await;
 }
+
+#[tokio::test]
+async fn a_run_that_was_ended_before_its_start_was_told_of_counts() {
+    // What a failing postStart hook does.
+    let mut story = Story::new();
+    story.runtime.able.store(true, std::sync::atomic::Ordering::Relaxed);
+    story.runtime.created.notify_one();
+    story.expect(&["create", "start"]).await;
+    let now = Timestamp::now();
+    story.state.notice(Notice {
+        pod: "u".to_owned(),
+        container: "c".to_owned(),
+        id: "run-0".to_owned(),
+        what: What::Exited(plan::lost("run-0", now, now)),
+    });
+    story.runtime.started.notify_one();
+    story.expect(&["create", "start", "start again"]).await;
+    let container = story.state.pods["u"].seen.container("c");
+    assert_eq!(container.previous.map(|exit| exit.code), Some(137));
+    assert!(container.backoff.seconds > 0, "the next restart has to wait");
+}

@@ -233,11 +233,15 @@ impl Process {
         };
         self.remember(&uid, &record, started.clone(), path, Vec::new());
         self.supervise(&uid, &record, spec, started.clone(), Ended::Child(Box::new(child)));
-        if let Err(message) = self.after_start(pod, name).await {
+        if self.after_start(pod, name).await.is_err() {
+            // It ran, and is told of as any run that ends: its restarts are counted, and wait longer and longer.
             started.main.kill_group();
-            return Err(RuntimeError::Machine {
-                reason: "PostStartHookError",
-                message,
+            return Ok(Running {
+                id: record.id,
+                since: record.since,
+                image_id,
+                started: false,
+                ready: Readiness::NotReady,
             });
         }
         let tasks = probe(strong, pod, &record, self.address(&uid));
