@@ -3,13 +3,15 @@
 //! Controllers, schedulers and people read these words; they are Kubernetes' own. The function is pure, so that a
 //! status is written only when it differs from what the API has.
 
+mod conditions;
+
 use super::plan::{Outcome, Presence, Purpose, Question, outcome, purpose};
 use super::seen::{Container, Exit, Sandbox, Seen, State};
 use super::shape::{Shape, Whole};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, HostIP,
-    PodCondition, PodIP, PodStatus,
+    PodIP, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::net::IpAddr;
@@ -82,7 +84,7 @@ pub fn of(question: &Question<'_>, host: &Host) -> PodStatus {
         .filter_map(|name| Some(shape.find(name)?.into_owned()))
         .collect();
     status.ephemeral_container_statuses = statuses(debuggers.iter().collect());
-    status.conditions = Some(conditions(question, &old, &status));
+    status.conditions = Some(conditions::of(question, &old, &status));
     status
 }
 
@@ -325,121 +327,5 @@ fn go_duration(seconds: u32) -> String {
     match (seconds / 60, seconds % 60) {
         (0, seconds) => format!("{seconds}s"),
         (minutes, seconds) => format!("{minutes}m{seconds}s"),
-    }
-}
-
-/// True, or false with a reason and a message.
-type Verdict = Result<Option<&'static str>, (&'static str, String)>;
-
-fn conditions(question: &Question<'_>, old: &PodStatus, new: &PodStatus) -> Vec<PodCondition> {
-    let Question { shape, seen, .. } = question;
-    let succeeded = new.phase.as_deref() == Some("Succeeded");
-    let sandbox: Verdict = match seen.sandbox {
-        Sandbox::Ready { .. } => Ok(None),
-        _ => Err(("", String::new())),
-    };
-    let init: Verdict = match incomplete_inits(shape, seen) {
-        _ if succeeded => Ok(Some("PodCompleted")),
-        names if names.is_empty() || initialized(shape, seen) => Ok(None),
-        _ if shape.recorded_end().is_some() && was_initialized(old) => Ok(None),
-        names => Err((
-            "ContainersNotInitialized",
-            format!("containers with incomplete status: [{}]", names.join(" ")),
-        )),
-    };
-    let containers = containers_ready(shape, new);
-    let ready = containers.clone().and_then(|()| gates(shape, old));
-    let as_verdict = |result: Result<(), (&'static str, String)>| result.map(|()| None);
-    [
-        ("PodReadyToStartContainers", sandbox),
-        ("Initialized", init),
-        ("Ready", as_verdict(ready)),
-        ("ContainersReady", as_verdict(containers)),
-    ]
-    .into_iter()
-    .map(|(type_, verdict)| condition(question, old, type_, verdict))
-    .collect()
-}
-
-fn was_initialized(old: &PodStatus) -> bool {
-    let mut conditions = old.conditions.iter().flatten();
-    conditions.any(|condition| condition.type_ == "Initialized" && condition.status == "True")
-}
-
-fn containers_ready(shape: &Shape<'_>, new: &PodStatus) -> Result<(), (&'static str, String)> {
-    match new.phase.as_deref() {
-        Some("Failed") => return Err(("PodFailed", String::new())),
-        Some("Succeeded") => return Err(("PodCompleted", String::new())),
-        _ => {}
-    }
-    let statuses = new.container_statuses.iter().flatten().chain(
-        new.init_container_statuses
-            .iter()
-            .flatten()
-            .filter(|status| shape.sidecars().any(|sidecar| sidecar.name == status.name)),
-    );
-    let unready: Vec<&str> = statuses
-        .filter(|status| !status.ready)
-        .map(|status| status.name.as_str())
-        .collect();
-    if unready.is_empty() {
-        Ok(())
-    } else {
-        Err((
-            "ContainersNotReady",
-            format!("containers with unready status: [{}]", unready.join(" ")),
-        ))
-    }
-}
-
-fn gates(shape: &Shape<'_>, old: &PodStatus) -> Result<(), (&'static str, String)> {
-    let mut missing = Vec::new();
-    for gate in shape.spec.readiness_gates.iter().flatten() {
-        let kind = &gate.condition_type;
-        let found = old
-            .conditions
-            .iter()
-            .flatten()
-            .find(|condition| condition.type_ == *kind);
-        match found {
-            None => missing.push(format!(
-                "corresponding condition of pod readiness gate \"{kind}\" does not exist."
-            )),
-            Some(condition) if condition.status != "True" => missing.push(format!(
-                "the status of pod readiness gate \"{kind}\" is not \"True\", but {}",
-                condition.status
-            )),
-            Some(_) => {}
-        }
-    }
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(("ReadinessGatesNotReady", missing.join(", ")))
-    }
-}
-
-fn condition(question: &Question<'_>, old: &PodStatus, type_: &str, verdict: Verdict) -> PodCondition {
-    let (status, reason, message) = match verdict {
-        Ok(reason) => ("True", reason.unwrap_or_default(), String::new()),
-        Err((reason, message)) => ("False", reason, message),
-    };
-    let before = old
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == type_);
-    let since = match before {
-        Some(before) if before.status == status => before.last_transition_time.clone(),
-        _ => None,
-    };
-    PodCondition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: (!reason.is_empty()).then(|| reason.to_owned()),
-        message: (!message.is_empty()).then_some(message),
-        last_transition_time: since.or_else(|| Some(whole_seconds(question.now))),
-        observed_generation: question.shape.pod.metadata.generation,
-        ..PodCondition::default()
     }
 }
