@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 /// No schedule that can occur at all is further away: 29 February of a leap year, over a century that skips one.
 const FURTHEST_YEARS: i16 = 9;
+/// No change of clocks repeats more than this.
+const LONGEST_REPEAT_HOURS: i64 = 3;
 
 /// A parsed schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +139,50 @@ impl Schedule {
                     moment = moment.checked_add(Span::new().minutes(1)).ok()?;
                 }
             }
+        }
+        None
+    }
+
+    /// The last time that is not after `now`; `None` for a schedule that never occurs.
+    ///
+    /// Changes of clocks count as they do for [`Schedule::next_after`].
+    pub fn last_until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let clock = zone.to_datetime(now);
+        let first_year = clock.year().checked_sub(FURTHEST_YEARS)?;
+        // While clocks repeat an hour they show less than they showed before: what they showed then is past too.
+        let ahead = clock.checked_add(Span::new().hours(LONGEST_REPEAT_HOURS)).ok()?;
+        let mut moment = ahead.with().second(0).subsec_nanosecond(0).build().ok()?;
+        while moment.year() >= first_year {
+            match self.jump_back(moment) {
+                Some(earlier) => moment = earlier?,
+                None => {
+                    let time = zone.to_ambiguous_timestamp(moment).compatible().ok()?;
+                    if zone.to_datetime(time) == moment && time <= now {
+                        return Some(time);
+                    }
+                    moment = moment.checked_sub(Span::new().minutes(1)).ok()?;
+                }
+            }
+        }
+        None
+    }
+
+    /// Where to look before this moment if it is not allowed, as [`Schedule::jump`] does for what is after it.
+    #[allow(clippy::option_option)]
+    fn jump_back(&self, moment: DateTime) -> Option<Option<DateTime>> {
+        let minute_before = |moment: DateTime| moment.checked_sub(Span::new().minutes(1)).ok();
+        let midnight = |date: Date| date.at(0, 0, 0, 0);
+        if self.months & bit(moment.month()) == 0 {
+            return Some(minute_before(midnight(moment.date().first_of_month())));
+        }
+        if !self.allows_day(moment.date()) {
+            return Some(minute_before(midnight(moment.date())));
+        }
+        if self.hours & bit(moment.hour()) == 0 {
+            return Some(moment.with().minute(0).build().ok().and_then(minute_before));
+        }
+        if self.minutes & bit(moment.minute()) == 0 {
+            return Some(minute_before(moment));
         }
         None
     }
@@ -295,11 +341,43 @@ mod tests {
         );
     }
 
+    #[track_caller]
+    fn check_last(schedule: &str, zone: &str, now: &str, expected: &str) {
+        let schedule: Schedule = schedule.parse().unwrap();
+        let zone = TimeZone::get(zone).unwrap();
+        let found = schedule.last_until(now.parse().unwrap(), &zone).unwrap();
+        assert_eq!(found.to_string(), expected);
+    }
+
+    #[test]
+    fn the_last_time_is_found_however_long_ago_it_was() {
+        check_last("0 * * * *", "UTC", "2026-11-18T04:16:30Z", "2026-11-18T04:00:00Z");
+        check_last("0 * * * *", "UTC", "2026-11-18T04:00:00Z", "2026-11-18T04:00:00Z");
+        check_last("0 6 * * MON-FRI", "UTC", "2026-11-16T05:59:59Z", "2026-11-13T06:00:00Z");
+        check_last("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", "2024-02-29T00:00:00Z");
+        check_last("59 23 31 12 *", "UTC", "2026-01-01T00:00:00Z", "2025-12-31T23:59:00Z");
+    }
+
+    #[test]
+    fn the_last_time_knows_of_clocks_that_change() {
+        let berlin = "Europe/Berlin";
+        // 02:30 is skipped on 29 March 2026.
+        check_last("30 2 * * *", berlin, "2026-03-29T12:00:00Z", "2026-03-28T01:30:00Z");
+        // On 25 October 02:30 is first at 00:30Z. At 01:10Z clocks show 02:10 for the second time, and it is past.
+        check_last("30 2 * * *", berlin, "2026-10-25T01:10:00Z", "2026-10-25T00:30:00Z");
+        check_last("30 2 * * *", berlin, "2026-10-25T01:40:00Z", "2026-10-25T00:30:00Z");
+        check_last("30 2 * * *", berlin, "2026-10-25T00:20:00Z", "2026-10-24T00:30:00Z");
+    }
+
     #[test]
     fn what_never_occurs_ends() {
         let never: Schedule = "0 0 30 2 *".parse().unwrap();
         assert_eq!(
             never.next_after("2026-01-01T00:00:00Z".parse().unwrap(), &TimeZone::UTC),
+            None
+        );
+        assert_eq!(
+            never.last_until("2026-01-01T00:00:00Z".parse().unwrap(), &TimeZone::UTC),
             None
         );
     }

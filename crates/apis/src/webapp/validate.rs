@@ -223,6 +223,12 @@ fn window(index: usize, window: &Window) -> Vec<FieldError> {
             found.push(FieldError::invalid(field, text.as_str(), error.to_string()));
         }
     }
+    let [from, until] = [&window.from, &window.until].map(|text| text.parse::<Schedule>());
+    if from.is_ok() && from == until {
+        let field = format!("spec.sleep[{index}].until");
+        let detail = "must be another time than from: who wakes up when going to sleep never sleeps";
+        found.push(FieldError::invalid(field, window.until.as_str(), detail));
+    }
     if TimeZone::get(&window.time_zone).is_err() {
         let field = format!("spec.sleep[{index}].timeZone");
         let detail = "not a known time zone; use a name such as Europe/Berlin";
@@ -291,6 +297,10 @@ mod tests {
         check(
             json!({"sleep": [{"from": "0 20 * * *", "until": "0 6 * * *", "timeZone": "Europe/Atlantis"}]}),
             "spec.sleep[0].timeZone: Invalid value: \"Europe/Atlantis\": not a known time zone",
+        );
+        check(
+            json!({"sleep": [{"from": "0 20 * * *", "until": "0  20 * * 0-7"}]}),
+            "spec.sleep[0].until: Invalid value: \"0  20 * * 0-7\": must be another time than from",
         );
         let berlin = json!({"sleep": [{"from": "0 20 * * *", "until": "0 6 * * *", "timeZone": "Europe/Berlin"}]});
         assert!(mistakes(berlin).is_empty());

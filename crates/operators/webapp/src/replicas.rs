@@ -62,23 +62,45 @@ pub fn wanted(app: &WebApp, deployment: Option<&Deployment>, now: Timestamp) -> 
 
 /// When one of the sleeping times begins or ends next.
 pub fn next_change(app: &WebApp, now: Timestamp) -> Option<Timestamp> {
-    let times = app.spec.sleep.iter().flat_map(|window| {
-        let zone = TimeZone::get(&window.time_zone).unwrap_or(TimeZone::UTC);
-        [&window.from, &window.until].map(|text| text.parse::<Schedule>().ok()?.next_after(now, &zone))
+    let times = app.spec.sleep.iter().filter_map(|window| {
+        let times = Times::read(window)?;
+        match times.asleep_until(now) {
+            Some(wakes) => Some(wakes),
+            None => times.from.next_after(now, &times.zone),
+        }
     });
-    times.flatten().min()
+    times.min()
 }
 
 /// Until when this window keeps the application asleep, if it does. A window that cannot be read keeps nobody asleep;
 /// validation has refused it with the reason.
 fn asleep(window: &Window, now: Timestamp) -> Option<Timestamp> {
-    let zone = TimeZone::get(&window.time_zone).ok()?;
-    let from: Schedule = window.from.parse().ok()?;
-    let until: Schedule = window.until.parse().ok()?;
-    let wakes = until.next_after(now, &zone)?;
-    let sleeps = from.next_after(now, &zone);
-    // Whichever comes first tells the present state: the next thing that a sleeper does is to wake up.
-    sleeps.is_none_or(|sleeps| wakes < sleeps).then_some(wakes)
+    Times::read(window)?.asleep_until(now)
+}
+
+/// A window, read.
+struct Times {
+    from: Schedule,
+    until: Schedule,
+    zone: TimeZone,
+}
+
+impl Times {
+    fn read(window: &Window) -> Option<Times> {
+        Some(Times {
+            from: window.from.parse().ok()?,
+            until: window.until.parse().ok()?,
+            zone: TimeZone::get(&window.time_zone).ok()?,
+        })
+    }
+
+    /// What happened last tells the present state. What comes next would not: who goes to bed every hour and rises at six is
+    /// asleep although the next thing is to go to bed. At the same moment rising wins; with nothing to rise by, nobody sleeps.
+    fn asleep_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let slept = self.from.last_until(now, &self.zone)?;
+        let woke = self.until.last_until(now, &self.zone)?;
+        (slept > woke).then(|| self.until.next_after(now, &self.zone)).flatten()
+    }
 }
 
 fn others_own_replicas(deployment: &Deployment) -> bool {
@@ -87,4 +109,61 @@ fn others_own_replicas(deployment: &Deployment) -> bool {
         let owns = fields.is_some_and(|fields| fields.pointer("/f:spec/f:replicas").is_some());
         owns && entry.manager.as_deref() != Some(MANAGER)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Until when who goes to bed and rises by these schedules is asleep at a moment.
+    #[track_caller]
+    fn check(from: &str, until: &str, now: &str, expected: Option<&str>) {
+        let window = serde_json::from_value(json!({"from": from, "until": until})).expect("a window");
+        let found = asleep(&window, now.parse().expect("a time"));
+        assert_eq!(found.map(|time| time.to_string()).as_deref(), expected, "at {now}");
+    }
+
+    #[test]
+    fn what_happened_last_decides_and_not_what_comes_next() {
+        let (hourly, at_six) = ("0 * * * *", "0 6 * * *");
+        check(hourly, at_six, "2026-11-18T04:16:00Z", Some("2026-11-18T06:00:00Z"));
+        check(hourly, at_six, "2026-11-18T06:16:00Z", None);
+        let always = "* * * * *";
+        check(
+            always,
+            "0 0 1 1 *",
+            "2026-11-18T04:16:00Z",
+            Some("2027-01-01T00:00:00Z"),
+        );
+        check(always, "0 0 1 1 *", "2027-01-01T00:00:30Z", None);
+    }
+
+    #[test]
+    fn nights_and_weekends_off_last_from_friday_to_monday() {
+        let (nights, workdays) = ("0 20 * * *", "0 6 * * MON-FRI");
+        let monday = Some("2026-11-16T06:00:00Z");
+        check(nights, workdays, "2026-11-13T19:59:59Z", None);
+        for moment in ["13T20:00:00Z", "14T12:00:00Z", "15T21:00:00Z", "16T05:59:59Z"] {
+            check(nights, workdays, &format!("2026-11-{moment}"), monday);
+        }
+        check(nights, workdays, "2026-11-16T06:00:00Z", None);
+    }
+
+    #[test]
+    fn what_never_begins_or_never_ends_is_no_sleep() {
+        let never = "0 0 30 2 *";
+        check(never, "0 6 * * *", "2026-11-18T04:16:00Z", None);
+        check("0 20 * * *", never, "2026-11-18T04:16:00Z", None);
+    }
+
+    #[test]
+    fn a_sleeper_is_looked_after_when_it_wakes_and_not_at_every_bedtime_before() {
+        let sleep = json!([{"from": "* * * * *", "until": "0 6 * * *"}]);
+        let spec = serde_json::from_value(json!({"image": "nginx:1.25", "sleep": sleep})).expect("a spec");
+        let app = WebApp::new("shop", spec);
+        let next = |now: &str| next_change(&app, now.parse().expect("a time")).map(|time| time.to_string());
+        assert_eq!(next("2026-11-18T04:16:00Z").as_deref(), Some("2026-11-18T06:00:00Z"));
+        assert_eq!(next("2026-11-18T06:00:00Z").as_deref(), Some("2026-11-18T06:01:00Z"));
+    }
 }
