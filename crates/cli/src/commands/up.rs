@@ -41,7 +41,7 @@ pub struct Arguments {
     /// Keep objects in etcd, and only credentials in the data directory
     #[arg(long, value_name = "etcd://HOST:PORT[,HOST:PORT...]")]
     store: Option<EtcdAddress>,
-    /// Where to write the kubeconfig (default: in the cluster's directory)
+    /// Where to write the kubeconfig; other clusters in it stay (default: a file of its own in the cluster's directory)
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Also add the context `stead` to your own kubeconfig

@@ -1,5 +1,6 @@
 //! Starting the parts of a cluster in their order, and ending them in the reverse one.
 
+use super::kubeconfig::Shared;
 use super::listen::{self, Bound};
 use super::{Arguments, AuditLevel, kubeconfig, parts};
 use crate::failure::Hint;
@@ -74,6 +75,11 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
         (Life::Durable, Some(data)) => Home::durable(data.clone())?,
         (Life::Durable, None) => Home::durable(places::data()?)?,
     };
+    // Before anything runs that a wrong file would have to end.
+    let given = arguments.kubeconfig.clone().map(|path| Ok(Shared::given(path)));
+    let own = arguments.merge_kubeconfig.then(Shared::users_own);
+    let shared: Vec<Shared> = given.into_iter().chain(own).collect::<Result<_>>()?;
+    shared.iter().try_for_each(Shared::check)?;
     let bound = match &arguments.listen {
         Some(address) => listen::given(address)?,
         None => listen::remembered(&home.path)?,
@@ -93,15 +99,13 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let socket = listen::into_tokio(bound.socket)?;
     let gate = Gate::new(server, audit);
     let listener = tokio::spawn(gate.clone().serve(socket, tls, stop.clone()));
+    let is_given = arguments.kubeconfig.is_some();
     let path = arguments.kubeconfig.unwrap_or_else(|| home.path.join("kubeconfig"));
     let path = std::path::absolute(&path).unwrap_or(path);
     let mut hidden = places::private(&home.path);
-    // Both hold the administrator's key.
+    // They hold the administrator's key.
     hidden.push(path.clone());
-    if arguments.merge_kubeconfig {
-        let own = kubeconfig::users_own()?;
-        hidden.push(own.canonicalize().or_else(|_| std::path::absolute(&own)).unwrap_or(own));
-    }
+    hidden.extend(shared.iter().map(Shared::place));
     let settings = parts::Settings {
         parts: arguments.parts,
         nodes: arguments.nodes,
@@ -120,9 +124,11 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     };
     let parts = parts::start(&settings, &gate, &stop).await?;
     let config = kubeconfig::build(&pki, &bound.server);
-    kubeconfig::write(&path, &config)?;
-    if arguments.merge_kubeconfig {
-        kubeconfig::merge(&kubeconfig::users_own()?, &config)?;
+    if !is_given {
+        kubeconfig::write(&path, &config)?;
+    }
+    for file in &shared {
+        file.merge(&config)?;
     }
     Ok(Running {
         kubeconfig: path,

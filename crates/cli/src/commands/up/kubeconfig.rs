@@ -1,18 +1,20 @@
-//! The kubeconfig of a cluster: its own file, and on request a context in the user's.
+//! The kubeconfig of a cluster: its own file, or a context in a file of the user's that may hold others.
 
 use crate::failure::Hint;
 use anyhow::{Context, Result, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use stead_apiserver::auth::certificates::Pki;
 
 /// Name of the cluster, user and context.
 const NAME: &str = "stead";
+/// What a kubeconfig holds by name.
+const LISTS: [&str; 3] = ["clusters", "users", "contexts"];
 
 /// The configuration with which the admin reaches a server.
 pub fn build(pki: &Pki, server: &str) -> Value {
@@ -33,17 +35,90 @@ pub fn build(pki: &Pki, server: &str) -> Value {
     })
 }
 
+/// A file of the user's. It may hold other clusters, and those stay.
+pub struct Shared {
+    path: PathBuf,
+    /// What to do instead where the file is none that we can add to.
+    instead: &'static str,
+}
+
+impl Shared {
+    /// The file that the command line names.
+    pub fn given(path: PathBuf) -> Self {
+        Shared {
+            path,
+            instead: "choose another file with --kubeconfig FILE",
+        }
+    }
+
+    /// The user's own file: the first of KUBECONFIG, or `~/.kube/config`.
+    pub fn users_own() -> Result<Self> {
+        let listed = std::env::var_os("KUBECONFIG");
+        let first = listed.and_then(|list| std::env::split_paths(&list).find(|path| !path.as_os_str().is_empty()));
+        let path = match (first, std::env::var_os("HOME")) {
+            (Some(path), _) => path,
+            (None, Some(home)) => PathBuf::from(home).join(".kube/config"),
+            (None, None) => return Err(anyhow!("neither KUBECONFIG nor HOME is set")).hint("set KUBECONFIG"),
+        };
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+        }
+        Ok(Shared {
+            path,
+            instead: "leave --merge-kubeconfig out",
+        })
+    }
+
+    /// Where it really is.
+    pub fn place(&self) -> PathBuf {
+        let path = self.followed();
+        std::path::absolute(&path).unwrap_or(path)
+    }
+
+    /// Fails as [`Shared::merge`] would, so that a wrong file is told of before anything runs.
+    pub fn check(&self) -> Result<()> {
+        self.existing()?;
+        let path = self.followed();
+        let beside = beside(&path);
+        let tried = create(&beside).inspect(|_| drop(fs::remove_file(&beside)));
+        tried
+            .map(drop)
+            .with_context(|| format!("cannot write {}", path.display()))
+            .hint(self.instead)
+    }
+
+    /// Adds the context `stead`, and makes it the current one.
+    pub fn merge(&self, ours: &Value) -> Result<()> {
+        write(&self.followed(), &merged(self.existing()?, ours)).hint(self.instead)
+    }
+
+    /// A link is followed, so that the file it points to is replaced and not the link.
+    fn followed(&self) -> PathBuf {
+        fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
+    }
+
+    fn existing(&self) -> Result<Map<String, Value>> {
+        let shown = self.path.display();
+        match fs::metadata(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Map::new()),
+            // Reading from a pipe would wait for its writer, and a device would be replaced by a file.
+            Ok(found) if !found.is_file() => return Err(anyhow!("{shown} is not a file")).hint(self.instead),
+            _ => {}
+        }
+        let text = fs::read_to_string(&self.path)
+            .with_context(|| format!("cannot read {shown}"))
+            .hint(self.instead)?;
+        read(&text)
+            .with_context(|| format!("{shown} is not a kubeconfig, and was left as it is"))
+            .hint(format!("repair that file, or {}", self.instead))
+    }
+}
+
 /// Writes a configuration that only its owner can read, whole or not at all.
 pub fn write(path: &Path, config: &Value) -> Result<()> {
     let text = serde_saphyr::to_string(config).context("cannot print the kubeconfig")?;
-    let beside = PathBuf::from(format!("{}.{}.new", path.display(), std::process::id()));
-    // One that a process of the same number left; anything else that is there is not ours to follow.
-    let _ = fs::remove_file(&beside);
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&beside)
+    let beside = beside(path);
+    let written = create(&beside)
         .and_then(|mut file| {
             file.set_permissions(fs::Permissions::from_mode(0o600))?;
             file.write_all(text.as_bytes())?;
@@ -54,81 +129,145 @@ pub fn write(path: &Path, config: &Value) -> Result<()> {
     written
         .inspect_err(|_| drop(fs::remove_file(&beside)))
         .with_context(|| format!("cannot write {}", path.display()))
-        .hint("choose a file that you may write, with --kubeconfig FILE")
 }
 
-/// The user's own file: the first of KUBECONFIG, or `~/.kube/config`.
-pub fn users_own() -> Result<PathBuf> {
-    let listed = std::env::var_os("KUBECONFIG");
-    let first = listed.and_then(|list| std::env::split_paths(&list).find(|path| !path.as_os_str().is_empty()));
-    match (first, std::env::var_os("HOME")) {
-        (Some(path), _) => Ok(path),
-        (None, Some(home)) => Ok(PathBuf::from(home).join(".kube/config")),
-        (None, None) => Err(anyhow!("neither KUBECONFIG nor HOME is set")).hint("set KUBECONFIG"),
+fn beside(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.{}.new", path.display(), std::process::id()))
+}
+
+fn create(beside: &Path) -> std::io::Result<fs::File> {
+    // One that a process of the same number left; anything else that is there is not ours to follow.
+    let _ = fs::remove_file(beside);
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(beside)
+}
+
+/// What a file holds, if it is a kubeconfig. Whatever else it is would be destroyed by adding to it.
+fn read(text: &str) -> Result<Map<String, Value>> {
+    if text.trim().is_empty() {
+        return Ok(Map::new());
     }
-}
-
-/// Adds the context `stead` to a file that may hold others, and makes it the current one.
-pub fn merge(path: &Path, ours: &Value) -> Result<()> {
-    let existing = match fs::read_to_string(path) {
-        Ok(text) if !text.trim().is_empty() => serde_saphyr::from_str(&text)
-            .with_context(|| format!("{} is not a kubeconfig", path.display()))
-            .hint("repair that file, or leave --merge-kubeconfig out")?,
-        Ok(_) => json!({}),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => json!({}),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    let Value::Object(map) = serde_saphyr::from_str(text)? else {
+        return Err(anyhow!("it is not a mapping"));
     };
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    if map.get("kind").is_some_and(|kind| !kind.is_null() && kind != "Config") {
+        return Err(anyhow!("its kind is not Config"));
     }
-    // A link is followed, so that the file it points to is replaced and not the link.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    write(&path, &merged(existing, ours)?)
+    match LISTS.iter().find(|list| {
+        map.get(**list)
+            .is_some_and(|found| !found.is_null() && !found.is_array())
+    }) {
+        Some(list) => Err(anyhow!("its {list} are not a list")),
+        None => Ok(map),
+    }
 }
 
-fn merged(mut existing: Value, ours: &Value) -> Result<Value> {
-    let map = existing
-        .as_object_mut()
-        .ok_or_else(|| anyhow!("the kubeconfig is not a mapping"))
-        .hint("repair that file, or leave --merge-kubeconfig out")?;
-    for list in ["clusters", "users", "contexts"] {
-        let entries = map.entry(list).or_insert_with(|| json!([]));
-        if !entries.is_array() {
-            *entries = json!([]);
-        }
-        if let (Some(entries), Some(new)) = (entries.as_array_mut(), ours[list].as_array()) {
-            entries.retain(|entry| entry["name"] != NAME);
-            entries.extend(new.iter().cloned());
-        }
+fn merged(mut existing: Map<String, Value>, ours: &Value) -> Value {
+    for list in LISTS {
+        let entries = existing.entry(list).or_insert(Value::Null);
+        let others = entries
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|entry| entry["name"] != NAME);
+        let new = ours[list].as_array().into_iter().flatten();
+        *entries = others.chain(new).cloned().collect();
     }
     for field in ["apiVersion", "kind"] {
-        map.entry(field).or_insert_with(|| ours[field].clone());
+        existing.entry(field).or_insert_with(|| ours[field].clone());
     }
-    map.insert("current-context".to_string(), NAME.into());
-    Ok(existing)
+    existing.insert("current-context".to_string(), NAME.into());
+    existing.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ours() -> Value {
+        let named = |field: &str| json!([{"name": NAME, field: {"server": "new"}}]);
+        json!({"apiVersion": "v1", "kind": "Config", "current-context": NAME,
+            "clusters": named("cluster"), "users": named("user"), "contexts": named("context")})
+    }
+
+    /// A file with a text, and what becomes of it.
+    fn after_merging(text: &str) -> (Result<()>, String) {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("config");
+        fs::write(&path, text).expect("a file");
+        let shared = Shared::given(path.clone());
+        let done = shared.check().and_then(|()| shared.merge(&ours()));
+        let only = fs::read_dir(place.path()).expect("a directory").count() == 1;
+        assert!(only, "something was left beside the file");
+        (done, fs::read_to_string(&path).expect("a file"))
+    }
+
     #[test]
-    fn merging_keeps_the_other_contexts_and_replaces_our_own() {
-        let named = |server: &str| json!([{"name": NAME, "cluster": {"server": server}}]);
-        let ours = json!({"clusters": named("new"), "users": [], "contexts": []});
-        let other = json!({"name": "prod", "cluster": {"server": "far"}});
-        let existing = json!({"clusters": [other, named("old")[0]], "contexts": null, "current-context": "prod"});
-        let result = merged(existing, &ours).expect("a kubeconfig");
-        assert_eq!(result["clusters"], json!([other, named("new")[0]]));
+    fn merging_keeps_the_others_and_replaces_our_own() {
+        let existing = json!({"clusters": [{"name": "prod", "cluster": {"server": "far"}}, {"name": NAME, "cluster": {"server": "old"}}],
+            "users": [{"name": "me", "user": {"token": "t"}}], "contexts": null,
+            "current-context": "prod", "preferences": {"colors": true}, "extensions": []});
+        let (done, text) = after_merging(&existing.to_string());
+        done.expect("a kubeconfig");
+        let result: Value = serde_saphyr::from_str(&text).expect("YAML");
+        assert_eq!(result["clusters"][0], existing["clusters"][0]);
+        assert_eq!(result["clusters"][1], ours()["clusters"][0]);
+        assert_eq!(result["clusters"].as_array().map(Vec::len), Some(2));
+        assert_eq!(result["users"], json!([existing["users"][0], ours()["users"][0]]));
+        assert_eq!(result["contexts"], ours()["contexts"]);
         assert_eq!(result["current-context"], NAME);
+        assert_eq!(result["preferences"], json!({"colors": true}));
+    }
+
+    #[test]
+    fn an_empty_file_is_filled() {
+        let (done, text) = after_merging("\n");
+        done.expect("a kubeconfig");
+        assert_eq!(serde_saphyr::from_str::<Value>(&text).expect("YAML"), ours());
+    }
+
+    #[test]
+    fn what_is_no_kubeconfig_is_refused_with_a_way_out_and_stays() {
+        for text in [
+            "my notes",
+            "- a\n- b\n",
+            "a: [",
+            "kind: Pod\nmetadata: {}\n",
+            "clusters: many\n",
+        ] {
+            let (done, left) = after_merging(text);
+            let (what, hint) = crate::failure::describe(&done.expect_err(text));
+            assert!(what.contains("is not a kubeconfig"), "{what}");
+            assert!(hint.is_some_and(|hint| hint.contains("--kubeconfig FILE")));
+            assert_eq!(left, text);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before_it_is_tried() {
+        let place = tempfile::tempdir().expect("a directory");
+        for (path, why) in [
+            (place.path().join("no/such/place"), "cannot write"),
+            (place.path().to_path_buf(), "is not a file"),
+        ] {
+            let refused = Shared::given(path).check().expect_err("no such place");
+            let (what, hint) = crate::failure::describe(&refused);
+            assert!(what.contains(why), "{what}");
+            assert!(hint.is_some());
+        }
+        assert!(Shared::given(place.path().join("new")).check().is_ok());
+        assert!(!place.path().join("new").exists());
     }
 
     #[test]
     fn a_kubeconfig_is_readable_by_its_owner_only_even_where_it_was_open_before() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("config");
-        fs::write(&path, "open").expect("a file");
-        write(&path, &json!({"kind": "Config"})).expect("a kubeconfig");
+        fs::write(&path, "").expect("a file");
+        Shared::given(path.clone()).merge(&ours()).expect("a kubeconfig");
         assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
     }
 }
