@@ -82,6 +82,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if failure::is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let (text, hint) = failure::describe(&error);
             tell(Line::Error, &text);

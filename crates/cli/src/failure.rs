@@ -35,6 +35,23 @@ pub fn is_misuse(error: &anyhow::Error) -> bool {
     hinted.is_some_and(|hinted| hinted.source.is::<Misuse>())
 }
 
+/// Whoever reads standard output has read enough, as `head` does. No other closed connection is meant.
+#[derive(Debug)]
+pub struct ReaderGone;
+
+impl fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nobody reads standard output")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// Whether a command ended because nobody wanted to know more: no failure, and nothing to tell.
+pub fn is_reader_gone(error: &anyhow::Error) -> bool {
+    error.is::<ReaderGone>()
+}
+
 /// Adds a hint to an error.
 pub trait Hint<T> {
     fn hint(self, hint: impl Into<String>) -> anyhow::Result<T>;

@@ -1,6 +1,8 @@
 //! What people read: errors, hints and notes on standard error, in colour only on a terminal.
 
-use std::io::{IsTerminal, Write};
+use crate::failure::{Hint, ReaderGone};
+use anyhow::{Context, Result};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 /// A kind of line for people.
 #[derive(Clone, Copy)]
@@ -85,10 +87,17 @@ pub fn progress(text: &str) {
 }
 
 /// Prints a line that scripts read, at once.
-pub fn say(text: &str) -> std::io::Result<()> {
-    let mut stream = std::io::stdout().lock();
-    writeln!(stream, "{text}")?;
-    stream.flush()
+pub fn say(text: &str) -> Result<()> {
+    write_line(&mut std::io::stdout().lock(), text)
+}
+
+fn write_line(stream: &mut impl Write, text: &str) -> Result<()> {
+    match writeln!(stream, "{text}").and_then(|()| stream.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        other => other
+            .context("cannot write to standard output")
+            .hint("make room where it goes to, or send it elsewhere"),
+    }
 }
 
 /// Sends what the server logs to standard error: warnings, or what STEAD_LOG asks for.
@@ -100,4 +109,33 @@ pub fn start_logging() {
         .with_writer(std::io::stderr)
         .with_ansi(Paint::of_errors() == Paint::Colours)
         .try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure;
+
+    struct Broken(ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_reads_no_further_is_told_from_a_full_disk() {
+        let gone = write_line(&mut Broken(ErrorKind::BrokenPipe), "x").context("cannot say it");
+        assert!(failure::is_reader_gone(&gone.expect_err("a closed pipe")));
+        let full = write_line(&mut Broken(ErrorKind::StorageFull), "x").expect_err("a full disk");
+        assert!(!failure::is_reader_gone(&full));
+        let (text, hint) = failure::describe(&full);
+        assert!(text.starts_with("cannot write to standard output: "), "{text}");
+        assert!(hint.is_some());
+    }
 }
