@@ -134,4 +134,26 @@ mod tests {
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
     }
+
+    #[test]
+    fn every_command_shows_examples_and_says_what_its_arguments_are() {
+        let mut unseen = vec![(String::new(), Cli::command())];
+        while let Some((above, command)) = unseen.pop() {
+            let path = format!("{above}{} ", command.get_name());
+            let help = command.clone().render_long_help().to_string();
+            let examples = help.split("Examples:").nth(1).unwrap_or_default();
+            assert!(
+                examples.contains(&format!("\n  {}", path.trim_end())),
+                "{path}--help has no example"
+            );
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{path}--help does not describe {}",
+                    argument.get_id()
+                );
+            }
+            unseen.extend(command.get_subcommands().map(|below| (path.clone(), below.clone())));
+        }
+    }
 }

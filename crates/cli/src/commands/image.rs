@@ -28,16 +28,24 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Unpack the images of an archive, for all of your clusters
+    #[command(after_help = "Examples:
+  stead image load app.tar
+  podman save app:1.0 -o app.tar && stead image load app.tar")]
     Load {
         /// A tar file, compressed with gzip or not
         archive: PathBuf,
     },
     /// Fetch an image that everybody may read from its registry, for all of your clusters
+    #[command(after_help = "Examples:
+  stead image pull docker.io/library/nginx:1.29")]
     Pull {
         /// The name as a pod has it
         image: String,
     },
     /// The names of the images that are there
+    #[command(after_help = "Examples:
+  stead image list
+  stead image list -o json")]
     List {
         /// How to print them
         #[arg(short, long, value_enum, default_value_t)]

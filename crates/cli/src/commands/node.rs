@@ -49,6 +49,11 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run a node agent as a client of the configured cluster, until Ctrl-C
+    #[command(after_help = "Examples:
+  stead node join worker-1                    a node whose pods are processes of this machine
+  stead node join worker-2 --runtime hollow   one whose pods only say that they run
+  stead node join many --runtime hollow --count 100
+  stead node join worker-1 --address 10.0.0.7   reached from other machines")]
     Join {
         /// The name of the node
         name: String,
@@ -66,13 +71,33 @@ enum Command {
         address: IpAddr,
     },
     /// Turn a node off: its pods do not run
-    Stop { name: String },
+    #[command(after_help = "Examples:
+  stead node stop node-0     as if its machine were off, until `stead node start node-0`")]
+    Stop {
+        /// The name of the node
+        name: String,
+    },
     /// Turn a node on again
-    Start { name: String },
+    #[command(after_help = "Examples:
+  stead node start node-0    after `stead node stop node-0`")]
+    Start {
+        /// The name of the node
+        name: String,
+    },
     /// Cut a node from the API: its pods run on
-    Partition { name: String },
+    #[command(after_help = "Examples:
+  stead node partition node-0     until `stead node heal node-0`")]
+    Partition {
+        /// The name of the node
+        name: String,
+    },
     /// Connect a node to the API again
-    Heal { name: String },
+    #[command(after_help = "Examples:
+  stead node heal node-0     after `stead node partition node-0`")]
+    Heal {
+        /// The name of the node
+        name: String,
+    },
 }
 
 /// What runs a node's pods.
