@@ -70,7 +70,8 @@ impl Webhooks {
         self
     }
 
-    /// Changes objects of a kind on their way in, at a path. Fields that the type does not know are kept.
+    /// Changes objects of a kind on their way in, at a path. Fields that the type does not know are kept, and so are objects
+    /// that are none of the type: the schema, which is asked next, has better words for them.
     pub fn mutate<K: Typed + Serialize>(
         mut self,
         path: &str,

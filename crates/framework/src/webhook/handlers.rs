@@ -1,6 +1,6 @@
 //! From a review to an answer.
 //!
-//! A review that cannot be read is denied, and a handler that panics denies its own request only.
+//! An object that cannot be read is not accepted, and not changed either; a handler that panics denies its own request only.
 
 use crate::kind::Typed;
 use crate::metrics::Metrics;
@@ -139,13 +139,15 @@ pub(super) fn mutating<K: Typed + Serialize>(
     change: impl Fn(&mut K, &Asked<K>) -> Result<(), Denial> + Send + Sync + 'static,
 ) -> Handler {
     Box::new(move |request| {
-        let asked = match crate::decode::<Asked<K>>(request) {
-            Ok(asked) => asked,
-            Err(error) => return denied(&format!("the object cannot be read: {error}")),
-        };
-        let Ok(mut object) = crate::decode::<K>(&request["object"]) else {
-            // A deletion has no object to change.
-            return json!({"allowed": true});
+        // A deletion has no object to change. One that cannot be read is for others to refuse: the API server asks for
+        // changes before it holds an object against its schema, and the schema names every mistake and its field.
+        let read = crate::decode::<Asked<K>>(request).and_then(|asked| Ok((asked, crate::decode(&request["object"])?)));
+        let (asked, mut object): (Asked<K>, K) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::debug!(%error, "nothing is changed in what cannot be read");
+                return json!({"allowed": true});
+            }
         };
         let before = serde_json::to_value(&object).unwrap_or_default();
         if let Err(denial) = change(&mut object, &asked) {

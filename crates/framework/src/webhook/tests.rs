@@ -56,6 +56,19 @@ async fn f46_a_mutation_keeps_fields_that_the_type_does_not_know() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_read_is_left_to_the_schema_and_refused_after_it() {
+    let unreadable = || request(json!({"metadata": {"name": "a"}, "data": 7}));
+    let change = |_: &mut ConfigMap, _: &Asked<ConfigMap>| panic!("not asked");
+    let answer = ask(Webhooks::new().mutate("/m", change), "/m", unreadable()).await;
+    assert_eq!(answer, json!({"allowed": true, "uid": "7"}));
+    let check = |_: &Asked<ConfigMap>| panic!("not asked");
+    let answer = ask(Webhooks::new().validate("/v", check), "/v", unreadable()).await;
+    assert_eq!(answer["allowed"], false);
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.starts_with("the object cannot be read"), "{message}");
+}
+
+#[tokio::test]
 async fn a_handler_that_panics_denies_its_own_request_only() {
     let webhooks = Webhooks::new().validate("/v", |_: &Asked<ConfigMap>| panic!("oh"));
     let answer = ask(webhooks, "/v", request(json!({"metadata": {"name": "a"}}))).await;
