@@ -3,6 +3,7 @@
 //! A fault is asked for by an annotation on the Node object, so it works on every node agent of ours, in whatever
 //! process it runs.
 
+mod claim;
 mod voices;
 
 use crate::commands::connection;
@@ -162,7 +163,6 @@ async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) 
         address: place.address,
         ..node::describe(index, 1, name, capacity(runtime))
     };
-    tell(Line::Note, &format!("node {name} joins {server}"));
     let described = match count {
         None => vec![describe(0, name.clone())],
         Some(count) => (0..usize::from(count))
@@ -170,6 +170,14 @@ async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) 
             .collect(),
     };
     let voices = voices::of(client, &config, &described).await?;
+    // Those that join in numbers are one process: the first stands for all.
+    if let Some(first) = described.first() {
+        tokio::select! {
+            free = claim::check(voices.node(&first.name), &first.name) => free?,
+            () = stop.cancelled() => return Ok(()),
+        }
+    }
+    tell(Line::Note, &format!("node {name} joins {server}"));
     match runtime {
         Runtime::Hollow => node::run_hollow(voices, Arc::new(MachineClock), described, stop).await,
         Runtime::Process => processes(voices, described, place, authorities, stop).await?,
