@@ -12,6 +12,7 @@ use crate::rollout::{self, Rollout};
 use crate::seen::Seen;
 use crate::situation::Situation;
 use crate::status;
+use crate::trouble;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
@@ -239,6 +240,9 @@ fn next_look(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> Duratio
     };
     if let Some(change) = replicas::next_change(app, now) {
         at(change);
+    }
+    if let Some(trouble) = trouble::next_trouble(situation, now) {
+        at(trouble);
     }
     if let Some(rollout) = &situation.decision.deadline {
         at(deadline::due(app, rollout));

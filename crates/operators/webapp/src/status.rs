@@ -132,7 +132,7 @@ pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebA
         Advice::Report | Advice::Apply => advice::from_usage(&seen.usage, status.advice.as_ref()),
     };
     status.phase = Some(phase(situation, before));
-    let readiness = readiness(app, situation, &status);
+    let readiness = readiness(app, situation, &status, now);
     set_conditions(&mut status, app, readiness, now);
     note_missing_kinds(&mut status, app, situation.seen.optional, now);
     status
@@ -215,7 +215,7 @@ pub fn config_of(deployment: &Deployment) -> Option<&str> {
         .map(String::as_str)
 }
 
-fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> Readiness {
+fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus, now: Timestamp) -> Readiness {
     let missing = situation.missing();
     if !missing.is_empty() {
         let message = format!("waiting for {} to be created", missing.join(", "));
@@ -227,7 +227,7 @@ fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> 
                 "{}; revision {} runs until the spec changes{}",
                 failed.failure(),
                 good.number,
-                trouble(app, situation)
+                trouble(app, situation, now)
                     .map(|why| format!(" ({why})"))
                     .unwrap_or_default(),
             );
@@ -239,7 +239,7 @@ fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> 
             };
         }
         Rollout::Whole { revision } if revision.verdict == Verdict::Failed => {
-            let why = trouble(app, situation).unwrap_or_else(|| "no pod became available in time".to_string());
+            let why = trouble(app, situation, now).unwrap_or_else(|| "no pod became available in time".to_string());
             let message = format!("{}: {why}", revision.failure());
             return Readiness {
                 status: Status::False,
@@ -280,7 +280,7 @@ fn readiness(app: &WebApp, situation: &Situation<'_>, status: &WebAppStatus) -> 
                 Some(Phase::Scaling) => "Scaling",
                 _ => "WaitingForPods",
             };
-            let why = trouble(app, situation)
+            let why = trouble(app, situation, now)
                 .map(|why| format!("; {why}"))
                 .unwrap_or_default();
             waiting(reason, format!("{summary} pods are available{why}"))
