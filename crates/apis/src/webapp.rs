@@ -81,6 +81,8 @@ pub struct WebAppSpec {
     /// The ports it listens on. Without any it is taken to listen on port 80, and the Service offers port 80.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
+    #[x_kube(validation = Rule::new("self.all(p, self.exists_one(q, q.containerPort == p.containerPort && q.protocol == p.protocol))")
+        .message(container::LISTENED_TWICE))]
     pub ports: Vec<Port>,
 
     /// The program to run instead of the image's own.

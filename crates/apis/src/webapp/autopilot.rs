@@ -1,6 +1,7 @@
 //! What Stead decides by itself for a WebApp: how many pods, when, and what to do about failing ones.
 
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscalerBehavior, MetricSpec};
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,9 +38,10 @@ pub struct Autoscaling {
     pub behavior: Option<HorizontalPodAutoscalerBehavior>,
 }
 
-/// A recurring time at which the application sleeps.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+/// A recurring time at which the application sleeps: it does when the last of both that happened is `from`.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.from != self.until").message(NEVER_ASLEEP).field_path(".until"))]
 pub struct Window {
     /// When it goes to sleep: a cron expression of five fields, such as `0 20 * * MON-FRI`.
     #[schemars(length(min = 9, max = 100))]
@@ -54,6 +56,9 @@ pub struct Window {
     #[schemars(length(min = 1, max = 64))]
     pub time_zone: String,
 }
+
+/// What is said of a time to wake up that is bedtime as well.
+pub(super) const NEVER_ASLEEP: &str = "must be another time than from: who wakes up when going to sleep never sleeps";
 
 /// What is done about pods that are up but failing.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]

@@ -29,6 +29,9 @@ pub struct Port {
     pub protocol: Protocol,
 }
 
+/// What is said of two ports that are one.
+pub(super) const LISTENED_TWICE: &str = "another port has this number and protocol; name it once";
+
 /// The port of an application that names none, and of its Service.
 pub const DEFAULT_PORT: i32 = 80;
 

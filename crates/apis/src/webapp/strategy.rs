@@ -62,11 +62,13 @@ pub enum OnFailure {
 }
 
 /// A new version on a part of the pods, in steps.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Canary {
-    /// The steps in order; after the last one the new version takes over.
+    /// The steps in order, each with more pods than the one before; after the last one the new version takes over.
     #[schemars(length(min = 1, max = 20))]
+    #[x_kube(validation = Rule::new("self.map(s, s.percent).isSorted() && self.all(s, self.exists_one(t, t.percent == s.percent))")
+        .message(NOT_RISING))]
     pub steps: Vec<CanaryStep>,
 
     /// How many restarts of a canary pod condemn the new version.
@@ -78,6 +80,9 @@ pub struct Canary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate: Option<ErrorRate>,
 }
+
+/// What is said of steps that go back or stand still.
+pub(super) const NOT_RISING: &str = "each step has a greater share than the one before";
 
 /// One step of a canary.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]

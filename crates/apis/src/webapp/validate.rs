@@ -4,7 +4,10 @@
 
 mod references;
 
+use super::autopilot::NEVER_ASLEEP;
+use super::container::LISTENED_TWICE;
 use super::exposure::NOT_A_HOST;
+use super::strategy::NOT_RISING;
 use super::{WebAppSpec, Window};
 use crate::image::ImageReference;
 use jiff::tz::TimeZone;
@@ -64,6 +67,7 @@ pub fn errors(spec: &WebAppSpec) -> Vec<FieldError> {
             .enumerate()
             .flat_map(|(index, times)| window(index, times)),
     );
+    found.extend(steps(spec));
     found.extend(labels("spec.podLabels", &spec.pod_labels));
     found.extend(labels("spec.nodeSelector", &spec.node_selector));
     found.extend(reserved("spec.podLabels", spec.pod_labels.keys()));
@@ -125,7 +129,14 @@ pub fn warnings(spec: &WebAppSpec) -> Vec<String> {
 fn ports(spec: &WebAppSpec) -> Vec<FieldError> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
+    let mut listened = BTreeSet::new();
     for (index, port) in spec.ports.iter().enumerate() {
+        if !listened.insert((port.container_port, format!("{:?}", port.protocol))) {
+            let field = format!("spec.ports[{index}].containerPort");
+            found.push(FieldError::invalid(field, port.container_port, LISTENED_TWICE));
+            // The same mistake shows once: what is written twice is offered twice as well.
+            continue;
+        }
         let number = port.offered_as(index);
         if !seen.insert((number, format!("{:?}", port.protocol))) {
             let field = format!("spec.ports[{index}].servicePort");
@@ -226,8 +237,7 @@ fn window(index: usize, window: &Window) -> Vec<FieldError> {
     let [from, until] = [&window.from, &window.until].map(|text| text.parse::<Schedule>());
     if from.is_ok() && from == until {
         let field = format!("spec.sleep[{index}].until");
-        let detail = "must be another time than from: who wakes up when going to sleep never sleeps";
-        found.push(FieldError::invalid(field, window.until.as_str(), detail));
+        found.push(FieldError::invalid(field, window.until.as_str(), NEVER_ASLEEP));
     }
     if TimeZone::get(&window.time_zone).is_err() {
         let field = format!("spec.sleep[{index}].timeZone");
@@ -235,6 +245,21 @@ fn window(index: usize, window: &Window) -> Vec<FieldError> {
         found.push(FieldError::invalid(field, window.time_zone.as_str(), detail));
     }
     found
+}
+
+/// A step with no more pods than the one before would take the new version back, or do nothing.
+fn steps(spec: &WebAppSpec) -> Vec<FieldError> {
+    let steps = spec.strategy.canary.iter().flat_map(|canary| canary.steps.windows(2));
+    let falling = steps.enumerate().filter_map(|(index, pair)| match pair {
+        [before, step] if step.percent <= before.percent => Some((index + 1, step.percent)),
+        _ => None,
+    });
+    falling
+        .map(|(index, percent)| {
+            let field = format!("spec.strategy.canary.steps[{index}].percent");
+            FieldError::invalid(field, percent, NOT_RISING)
+        })
+        .collect()
 }
 
 /// Names that the operator gives itself: what a user writes there would be taken for the operator's word.
@@ -314,6 +339,12 @@ mod tests {
             "spec.ports[1].servicePort: Invalid value: 80: the Service offers another port",
         );
         check(
+            json!({"ports": [port("web", 8080), port("admin", 8080)]}),
+            "spec.ports[1].containerPort: Invalid value: 8080: another port has this number and protocol",
+        );
+        let both = json!({"ports": [port("dns", 53), {"name": "dns-udp", "containerPort": 53, "protocol": "UDP"}]});
+        assert!(mistakes(both).is_empty());
+        check(
             json!({"ports": [port("web", 8080)], "monitoring": {"port": "metrics"}}),
             "spec.monitoring.port: Invalid value: \"metrics\": no port has this name",
         );
@@ -333,6 +364,24 @@ mod tests {
             json!({"volumes": [{"name": "data", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]}),
             "spec.volumes[1].name: Duplicate value",
         );
+    }
+
+    #[test]
+    fn a_canary_that_does_not_rise_is_refused() {
+        let canary = |percents: &[i32]| {
+            let steps: Vec<_> = percents.iter().map(|percent| json!({"percent": percent})).collect();
+            json!({"strategy": {"type": "Canary", "canary": {"steps": steps}}})
+        };
+        for falling in [[10, 50, 10], [10, 50, 50]] {
+            check(
+                canary(&falling),
+                &format!(
+                    "spec.strategy.canary.steps[2].percent: Invalid value: {}: each step",
+                    falling[2]
+                ),
+            );
+        }
+        assert!(mistakes(canary(&[10, 50, 100])).is_empty());
     }
 
     #[test]

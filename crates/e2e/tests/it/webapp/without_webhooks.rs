@@ -92,3 +92,40 @@ async fn a_route_that_no_gateway_could_make_is_refused_by_the_api_server_in_the_
     let fields: Vec<&str> = too_long.iter().map(|(field, _)| field.as_str()).collect();
     assert_eq!(fields.first(), Some(&"spec.route.hostnames[0]"), "{too_long:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_pod_or_clock_could_keep_is_refused_by_the_api_server_in_the_webhooks_words() {
+    let Some(stage) = Stage::either_api(&stead_apis::definitions::all()).await else {
+        return;
+    };
+    let port = |name: &str, protocol: &str| json!({"name": name, "containerPort": 8080, "protocol": protocol});
+    let steps = |percents: [i32; 2]| {
+        let steps = percents.map(|percent| json!({"percent": percent}));
+        json!({"strategy": {"type": "Canary", "canary": {"steps": steps}}})
+    };
+    let night = |until: &str| json!({"sleep": [{"from": "0 20 * * *", "until": until}]});
+    let specs = [
+        (json!({"ports": [port("a", "TCP"), port("b", "TCP")]}), "spec.ports"),
+        (json!({"ports": [port("a", "TCP"), port("b", "UDP")]}), ""),
+        (steps([50, 10]), "spec.strategy.canary.steps"),
+        (steps([50, 50]), "spec.strategy.canary.steps"),
+        (steps([10, 50]), ""),
+        (night("0 20 * * *"), "spec.sleep[0].until"),
+        (night("0 6 * * MON-FRI"), ""),
+    ];
+    for (mut spec, field) in specs {
+        spec["image"] = json!("nginx:1.25");
+        let app = json!({"apiVersion": "stead.dev/v1", "kind": "WebApp", "metadata": {"name": "shop"}, "spec": spec});
+        let app: WebApp = serde_json::from_value(app).expect("a WebApp");
+        let wanted = validate::errors(&app.spec);
+        let said = said(&stage, &app).await;
+        assert_eq!(said.len(), wanted.len(), "{said:?}");
+        for ((at, words), mistake) in said.iter().zip(&wanted) {
+            // A rule sees a whole list, and names it; the webhook names the entry.
+            assert_eq!(at, field);
+            assert!(mistake.field.starts_with(field), "{mistake:?}");
+            assert!(words.ends_with(&mistake.detail), "{words}");
+        }
+        assert_eq!(wanted.is_empty(), field.is_empty());
+    }
+}
