@@ -1,7 +1,7 @@
 //! The definitions of our custom resources against those of the last release.
 //!
-//! `manifests/released/crds.yaml` is a copy of `manifests/crds.yaml` as it was released; a release replaces it, and
-//! nothing else does. That `manifests/crds.yaml` is what the code prints is a test of the binary.
+//! `manifests/released/crds.yaml` is a copy of `manifests/crds.yaml` as it was released; from 0.1.0 on a release
+//! replaces it, and nothing else does. That `manifests/crds.yaml` is what the code prints is a test of the binary.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;

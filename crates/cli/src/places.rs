@@ -23,12 +23,20 @@ pub fn images() -> Result<PathBuf> {
     Ok(data()?.join("images"))
 }
 
-/// What pods must not see of the machine: this cluster's directory, and those of the user's other clusters.
+/// What pods must not see of the machine: this cluster's directory, those of the user's other clusters, and the files
+/// that let their reader be an administrator.
 pub fn private(home: &Path) -> Vec<PathBuf> {
-    let others = [data(), runtime()].into_iter().flatten();
+    let others = [data(), runtime()].into_iter().flatten().chain(kubeconfigs());
     let mut places: Vec<PathBuf> = others.filter_map(|place| place.canonicalize().ok()).collect();
     places.push(home.to_owned());
     places
+}
+
+/// Where kubectl looks for credentials.
+fn kubeconfigs() -> Vec<PathBuf> {
+    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let usual = absolute("HOME").map(|home| home.join(".kube/config"));
+    std::env::split_paths(&listed).chain(usual).collect()
 }
 
 /// The user's directory for what does not outlive a login: ephemeral clusters are below it.

@@ -113,11 +113,29 @@ impl FromStr for Schedule {
     }
 }
 
+/// What becomes of a time that a change of clocks skips.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Skipped {
+    Lost,
+    /// It comes as much later as the clocks were put forward.
+    Late,
+}
+
 impl Schedule {
     /// The first time after `now`; `None` for a schedule that never occurs (30 February).
     ///
     /// A time that a change of clocks skips does not occur; one that it repeats occurs once.
     pub fn next_after(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        self.next(now, zone, Skipped::Lost)
+    }
+
+    /// As [`Schedule::next_after`], but a time that a change of clocks skips comes with the end of the change: for what
+    /// must not be missed.
+    pub fn next_or_late(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        self.next(now, zone, Skipped::Late)
+    }
+
+    fn next(&self, now: Timestamp, zone: &TimeZone, skipped: Skipped) -> Option<Timestamp> {
         let start = zone
             .to_datetime(now)
             .with()
@@ -133,7 +151,7 @@ impl Schedule {
                 None => {
                     let time = zone.to_ambiguous_timestamp(moment).compatible().ok()?;
                     // A moment that the clocks skip comes back as another one.
-                    if zone.to_datetime(time) == moment && time > now {
+                    if time > now && (skipped == Skipped::Late || zone.to_datetime(time) == moment) {
                         return Some(time);
                     }
                     moment = moment.checked_add(Span::new().minutes(1)).ok()?;
@@ -145,7 +163,7 @@ impl Schedule {
 
     /// The last time that is not after `now`; `None` for a schedule that never occurs.
     ///
-    /// Changes of clocks count as they do for [`Schedule::next_after`].
+    /// Changes of clocks count as they do for [`Schedule::next_or_late`].
     pub fn last_until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let clock = zone.to_datetime(now);
         let first_year = clock.year().checked_sub(FURTHEST_YEARS)?;
@@ -157,7 +175,7 @@ impl Schedule {
                 Some(earlier) => moment = earlier?,
                 None => {
                     let time = zone.to_ambiguous_timestamp(moment).compatible().ok()?;
-                    if zone.to_datetime(time) == moment && time <= now {
+                    if time <= now {
                         return Some(time);
                     }
                     moment = moment.checked_sub(Span::new().minutes(1)).ok()?;
@@ -361,12 +379,23 @@ mod tests {
     #[test]
     fn the_last_time_knows_of_clocks_that_change() {
         let berlin = "Europe/Berlin";
-        // 02:30 is skipped on 29 March 2026.
-        check_last("30 2 * * *", berlin, "2026-03-29T12:00:00Z", "2026-03-28T01:30:00Z");
+        // 02:30 is skipped on 29 March 2026, and comes an hour later.
+        check_last("30 2 * * *", berlin, "2026-03-29T12:00:00Z", "2026-03-29T01:30:00Z");
+        check_last("30 2 * * *", berlin, "2026-03-29T01:29:00Z", "2026-03-28T01:30:00Z");
         // On 25 October 02:30 is first at 00:30Z. At 01:10Z clocks show 02:10 for the second time, and it is past.
         check_last("30 2 * * *", berlin, "2026-10-25T01:10:00Z", "2026-10-25T00:30:00Z");
         check_last("30 2 * * *", berlin, "2026-10-25T01:40:00Z", "2026-10-25T00:30:00Z");
         check_last("30 2 * * *", berlin, "2026-10-25T00:20:00Z", "2026-10-24T00:30:00Z");
+    }
+
+    #[test]
+    fn what_clocks_skip_is_lost_or_late() {
+        let schedule: Schedule = "30 2 * * *".parse().unwrap();
+        let (zone, night) = (TimeZone::get("Europe/Berlin").unwrap(), "2026-03-28T20:00:00Z");
+        let show = |found: Option<Timestamp>| found.unwrap().to_string();
+        let night: Timestamp = night.parse().unwrap();
+        assert_eq!(show(schedule.next_after(night, &zone)), "2026-03-30T00:30:00Z");
+        assert_eq!(show(schedule.next_or_late(night, &zone)), "2026-03-29T01:30:00Z");
     }
 
     #[test]

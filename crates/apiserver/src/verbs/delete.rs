@@ -296,7 +296,7 @@ fn set_policy_finalizers(call: &Call, object: &mut Value, options: &DeleteOption
 fn mark_deleting(call: &Call, object: &mut Value) {
     let first = !object::is_deleting(object);
     // A namespace shows its end in its phase: it has no grace period, and its spec stays as it is.
-    let is_namespace = call.resource.plural == "namespaces";
+    let is_namespace = call.resource.plural == "namespaces" && call.resource.group.is_empty();
     if first && !is_namespace && object::generation(object) > 0 {
         object::set_generation(object, object::generation(object) + 1);
     }

@@ -9,7 +9,7 @@ pub mod machine;
 mod parts;
 
 use super::connection;
-use crate::failure::misuse;
+use crate::failure::{is_reader_gone, misuse};
 use crate::terminal::say;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -130,7 +130,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         Output::Text => format!("ready {kubeconfig}"),
         Output::Json => json!({"event": "ready", "kubeconfig": kubeconfig, "server": running.server}).to_string(),
     };
-    let told = match (say(&ready).context("cannot say that it is ready"), demo) {
+    let told = match (announce(&ready).context("cannot say that it is ready"), demo) {
         (Ok(()), true) => tokio::select! {
             shown = show_demo(&running.client, output) => shown,
             () = stop.cancelled() => Ok(()),
@@ -144,10 +144,18 @@ async fn serve(arguments: Arguments) -> Result<()> {
     told
 }
 
+/// Says something to whoever started the cluster. It goes on when they have read enough, as `grep -q ready` has.
+fn announce(text: &str) -> Result<()> {
+    match say(text) {
+        Err(error) if is_reader_gone(&error) => Ok(()),
+        said => said,
+    }
+}
+
 /// Brings the sample up and says where it answers.
 async fn show_demo(client: &kube::Client, output: Output) -> Result<()> {
     let url = demo::show(client).await?;
-    say(&match output {
+    announce(&match output {
         Output::Text => format!("url {url}"),
         Output::Json => json!({"event": "demo", "url": url}).to_string(),
     })

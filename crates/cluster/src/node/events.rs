@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 /// Events waiting to be sent; more are dropped.
@@ -72,6 +73,15 @@ impl Told {
         self.0.push_back((meaning, now));
         known
     }
+}
+
+/// A number that does not repeat, which events are named after beside their object. Several are told at one moment.
+fn number(now: Timestamp) -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = u64::try_from(now.as_nanosecond()).unwrap_or_default();
+    let next = |last: u64| now.max(last + 1);
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+    next(last.unwrap_or_default())
 }
 
 async fn tell(events: &Api<Event>, event: &Event, again: Option<Again>) -> kube::Result<Event> {
@@ -139,8 +149,7 @@ impl Recorder {
         let host = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let event = Event {
             metadata: ObjectMeta {
-                // Events are named after their object and a number that does not repeat.
-                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                name: Some(format!("{name}.{:x}", number(now))),
                 namespace: pod.metadata.namespace.clone(),
                 ..ObjectMeta::default()
             },
@@ -185,6 +194,13 @@ mod tests {
             message: Some(message.to_owned()),
             ..Event::default()
         }
+    }
+
+    #[test]
+    fn events_of_one_moment_have_names_of_their_own() {
+        let now = Timestamp::now();
+        let numbers = [now; 3].map(number);
+        assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
     }
 
     #[test]

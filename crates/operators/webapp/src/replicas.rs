@@ -66,7 +66,7 @@ pub fn next_change(app: &WebApp, now: Timestamp) -> Option<Timestamp> {
         let times = Times::read(window)?;
         match times.asleep_until(now) {
             Some(wakes) => Some(wakes),
-            None => times.from.next_after(now, &times.zone),
+            None => times.from.next_or_late(now, &times.zone),
         }
     });
     times.min()
@@ -96,10 +96,13 @@ impl Times {
 
     /// What happened last tells the present state. What comes next would not: who goes to bed every hour and rises at six is
     /// asleep although the next thing is to go to bed. At the same moment rising wins; with nothing to rise by, nobody sleeps.
+    /// A time to rise that a change of clocks skips comes late, or the application would be down for a day more.
     fn asleep_until(&self, now: Timestamp) -> Option<Timestamp> {
         let slept = self.from.last_until(now, &self.zone)?;
         let woke = self.until.last_until(now, &self.zone)?;
-        (slept > woke).then(|| self.until.next_after(now, &self.zone)).flatten()
+        (slept > woke)
+            .then(|| self.until.next_or_late(now, &self.zone))
+            .flatten()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::situation::Situation;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use stead_apis::WebApp;
 use stead_apis::webapp::container::Profile;
@@ -22,7 +22,7 @@ const USUAL_START: SignedDuration = SignedDuration::from_secs(10);
 
 /// What keeps the first pod that is not ready from being so, in a sentence.
 pub fn trouble(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> Option<String> {
-    let mut pods: Vec<&Pod> = situation.seen.pods.iter().map(AsRef::as_ref).collect();
+    let mut pods: Vec<&Pod> = staying(situation).collect();
     pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     pods.into_iter()
         .find_map(|pod| {
@@ -47,6 +47,12 @@ pub fn trouble(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> Optio
             })
         })
         .or_else(|| refused_pods(situation))
+}
+
+/// The pods that are not going away: what those lack is no trouble of the application.
+fn staying<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = &'a Pod> {
+    let pods = situation.seen.pods.iter().map(AsRef::as_ref);
+    pods.filter(|pod: &&Pod| pod.metadata.deletion_timestamp.is_none())
 }
 
 /// Why no pod is even made: what quota, policies or the namespace's Pod Security level refuse.
@@ -101,35 +107,40 @@ fn pod_trouble(pod: &Pod, now: Timestamp) -> Option<(String, String)> {
             unscheduled.message.clone().unwrap_or_default(),
         ));
     }
-    let mut running = unready(pod);
-    let (container, _) = running.find(|(_, since)| *since + USUAL_START <= now)?;
-    unanswered(pod, container)
+    let (container, _) = unready(pod).find(|(_, due)| *due <= now)?;
+    unanswered(container)
 }
 
 /// When a pod that only takes its usual time to start will be taken for one in trouble.
 pub fn next_trouble(situation: &Situation<'_>, now: Timestamp) -> Option<Timestamp> {
-    let pods = situation.seen.pods.iter();
-    let times = pods.flat_map(|pod| unready(pod).map(|(_, since)| since + USUAL_START));
+    let times = staying(situation).flat_map(|pod| unready(pod).map(|(_, due)| due));
     times.filter(|time| *time > now).min()
 }
 
-/// The containers of a pod that run without being ready, and since when they run.
-fn unready(pod: &Pod) -> impl Iterator<Item = (&str, Timestamp)> {
-    let containers = pod
+/// The containers of a pod that run without being ready, and when that is no usual start any more: their probe was asked
+/// by then.
+fn unready(pod: &Pod) -> impl Iterator<Item = (&Container, Timestamp)> {
+    let statuses = pod
         .status
         .iter()
         .flat_map(|status| status.container_statuses.iter().flatten());
-    containers.filter_map(|container| {
-        let since = container.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0;
-        let unready = container.started == Some(true) && !container.ready;
-        unready.then_some((container.name.as_str(), since))
+    statuses.filter_map(|status| {
+        let since = status.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0;
+        let mut containers = pod.spec.as_ref()?.containers.iter();
+        let container = containers.find(|container| container.name == status.name)?;
+        let unready = status.started == Some(true) && !status.ready;
+        let probe = container.readiness_probe.as_ref().filter(|_| unready)?;
+        let before = probe.initial_delay_seconds.unwrap_or(0);
+        // Kubernetes asks every ten seconds unless told otherwise: within the usual start, then.
+        let between = probe.period_seconds.filter(|seconds| *seconds > 10).unwrap_or(0);
+        let asked = SignedDuration::from_secs(i64::from(before) + i64::from(between));
+        let due = since.checked_add(USUAL_START).and_then(|due| due.checked_add(asked));
+        Some((container, due.ok()?))
     })
 }
 
 /// A container that runs and does not answer often listens on another port than the spec says: name the one that was tried.
-fn unanswered(pod: &Pod, container: &str) -> Option<(String, String)> {
-    let containers = &pod.spec.as_ref()?.containers;
-    let container = containers.iter().find(|found| found.name == container)?;
+fn unanswered(container: &Container) -> Option<(String, String)> {
     let probe = container.readiness_probe.as_ref()?;
     let http = probe.http_get.as_ref().map(|get| &get.port);
     let port = http.or(probe.tcp_socket.as_ref().map(|socket| &socket.port));
@@ -141,7 +152,7 @@ fn unanswered(pod: &Pod, container: &str) -> Option<(String, String)> {
         }
     });
     let tried = number.map(|number| format!(" on port {number}")).unwrap_or_default();
-    let message = format!("it runs, but its readiness probe{tried} has not succeeded");
+    let message = format!("it runs, but its readiness probe{tried} does not succeed");
     Some(("NotReady".to_string(), message))
 }
 
@@ -168,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_probe_that_does_not_succeed_is_told_with_the_port_that_it_tries() {
-        let on_80 = "NotReady: it runs, but its readiness probe on port 80 has not succeeded";
+        let on_80 = "NotReady: it runs, but its readiness probe on port 80 does not succeed";
         let named = json!({"tcpSocket": {"port": "http"}});
         assert_eq!(told(named.clone(), json!({})).as_deref(), Some(on_80));
         let by_http = told(json!({"httpGet": {"port": 80, "path": "/"}}), json!({}));
@@ -176,8 +187,15 @@ mod tests {
         let by_command = told(json!({"exec": {"command": ["true"]}}), json!({}));
         assert_eq!(
             by_command.as_deref(),
-            Some("NotReady: it runs, but its readiness probe has not succeeded")
+            Some("NotReady: it runs, but its readiness probe does not succeed")
         );
+        let late = json!({"tcpSocket": {"port": 80}, "initialDelaySeconds": 60, "periodSeconds": 30});
+        assert_eq!(
+            told_at("2026-01-01T00:01:39Z", late.clone(), json!({})),
+            None,
+            "nobody has asked yet"
+        );
+        assert_eq!(told_at("2026-01-01T00:01:40Z", late, json!({})).as_deref(), Some(on_80));
         assert_eq!(told(named.clone(), json!({"ready": true})), None);
         assert_eq!(told(named.clone(), json!({"started": false})), None);
         assert_eq!(

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use stead_apiserver::auth::certificates::Pki;
 
@@ -121,6 +121,10 @@ pub fn write(path: &Path, config: &Value) -> Result<()> {
     let written = create(&beside)
         .and_then(|mut file| {
             file.set_permissions(fs::Permissions::from_mode(0o600))?;
+            if let Ok(replaced) = fs::metadata(path) {
+                // Root writes the file of a user, who must be able to read it afterwards. Others have only their own.
+                let _ = std::os::unix::fs::fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
+            }
             file.write_all(text.as_bytes())?;
             // The user's own file is replaced only by one that is on the disk.
             file.sync_all()

@@ -45,7 +45,7 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
         Some("overlay"),
         &root,
         Some("overlay"),
-        MsFlags::empty(),
+        strange_devices(inside),
         Some(layers.as_str()),
     )?;
     system(&root, inside.kernel)?;
@@ -61,7 +61,7 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
             Some("stead"),
             &target,
             Some("tmpfs"),
-            MsFlags::empty(),
+            strange_devices(inside),
             Some("mode=1777"),
         )?;
     }
@@ -91,6 +91,14 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
+/// Whether devices work that are not among those of its /dev: for a privileged container only.
+fn strange_devices(inside: &Inside) -> MsFlags {
+    match inside.kernel {
+        Kernel::Guarded => MsFlags::MS_NODEV,
+        Kernel::Open => MsFlags::empty(),
+    }
+}
+
 /// Covers what of the machine's files no container may see. It comes before the volumes, whose sources are found
 /// outside of this root: those of the cluster's own directory are mounted all the same.
 fn hide(root: &Path, inside: &Inside) -> io::Result<()> {
@@ -101,8 +109,8 @@ fn hide(root: &Path, inside: &Inside) -> io::Result<()> {
             let mut targets = inside.mounts.iter().map(|wanted| under(root, &wanted.target));
             // A volume can be mounted only where its place can be made.
             let flags = match targets.any(|target| target.starts_with(&place)) {
-                true => MsFlags::empty(),
-                false => MsFlags::MS_RDONLY,
+                true => MsFlags::MS_NODEV,
+                false => MsFlags::MS_NODEV | MsFlags::MS_RDONLY,
             };
             mount(Some("stead"), &place, Some("tmpfs"), flags, Some("mode=0755"))?;
         } else if place.is_file() && !place.is_symlink() {
@@ -265,7 +273,7 @@ fn devices(root: &Path) -> io::Result<()> {
         Some("shm"),
         &dev.join("shm"),
         Some("tmpfs"),
-        MsFlags::MS_NOSUID,
+        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
         Some("mode=1777"),
     )?;
     let links = [
