@@ -11,6 +11,7 @@ mod children;
 mod commands;
 mod crashes;
 mod every_property;
+mod references;
 mod scenarios;
 mod stage;
 mod without_webhooks;
