@@ -83,32 +83,33 @@ pub struct Filled {
 pub fn measure(server: &Server, plan: &Plan) -> Result<Results> {
     prepare(&server.target)?;
     let before = server.processor()?;
-    eprintln!("  creates");
+    let mut part = Part::begin(server)?;
     let creates = rate(server, plan, plan.objects, |connection, index| {
         let body = config_map(&format!("c{index}"), "");
         connection
             .expect("POST", "/api/v1/namespaces/bench/configmaps", &body)
             .map(drop)
     })?;
-    eprintln!("  gets");
+    part.end("creates")?;
     let gets = rate(server, plan, plan.objects * 5, |connection, index| {
         let path = format!("/api/v1/namespaces/bench/configmaps/c{}", index % plan.objects);
         connection.expect("GET", &path, b"").map(drop)
     })?;
-    eprintln!("  applies and rules");
+    part.end("gets")?;
     let applies = (super::rules::applies(server, plan)?, super::rules::gets(server, plan)?);
     let customs = super::rules::customs(server, plan)?;
-    eprintln!("  pods");
+    part.end("applies and rules")?;
     rate(server, plan, plan.pods, |connection, index| {
         let body = pod(&format!("p{index}"));
         connection
             .expect("POST", "/api/v1/namespaces/bench/pods", &body)
             .map(drop)
     })?;
-    eprintln!("  lists");
+    part.end("pods")?;
     let list = list(server)?;
-    eprintln!("  watches");
+    part.end("lists")?;
     let watch = watch(server, plan)?;
+    part.end("watches")?;
     Ok(Results {
         processor: server.processor()? - before,
         ready: server.ready,
@@ -121,6 +122,26 @@ pub fn measure(server: &Server, plan: &Plan) -> Result<Results> {
         watch,
         filled: Vec::new(),
     })
+}
+
+/// A part of the work, told with what it cost the server when it is done.
+struct Part<'a> {
+    server: &'a Server,
+    since: f64,
+}
+
+impl<'a> Part<'a> {
+    fn begin(server: &'a Server) -> Result<Self> {
+        let since = server.processor()?;
+        Ok(Part { server, since })
+    }
+
+    fn end(&mut self, name: &str) -> Result<()> {
+        let now = self.server.processor()?;
+        eprintln!("  {name}: {:.1} s of processor time", now - self.since);
+        self.since = now;
+        Ok(())
+    }
 }
 
 /// Fills the store, and measures a sample of creates at each power of ten.

@@ -4,7 +4,7 @@ mod settled;
 
 pub use settled::Settled;
 
-use super::create::create_object;
+use super::create::{Outcome, create_object};
 use super::managed::{self, Ownership};
 use super::object;
 use super::update::{Desired, update_object};
@@ -40,19 +40,39 @@ pub async fn apply(
         return call.answer_record(200, &record).await;
     }
     let config = read(call, bytes, encoding, options)?;
+    let remember = |record: &Record| {
+        // A warning has to be given each time.
+        if call.warnings.lock().is_empty() {
+            call.shared.settled.remember(print(record));
+        }
+    };
+    // Whoever applied is likely to apply the same again: the first time costs no more than every time after it.
+    let foresee = |outcome: &Outcome| {
+        if let Outcome::Stored(record) = outcome
+            && is_plain(call, record, options)
+            && changes_nothing(call, record, &config, options)
+            && warnings(call, record).is_empty()
+        {
+            remember(record);
+        }
+    };
     for _ in 0..ATTEMPTS {
         if let Some(record) = call.find(&call.path.name).await? {
             if is_plain(call, &record, options) && changes_nothing(call, &record, &config, options) {
-                // A warning has to be given each time.
-                if call.warnings.lock().is_empty() {
-                    call.shared.settled.remember(print(&record));
+                for warning in warnings(call, &record) {
+                    call.warn(warning);
                 }
+                remember(&record);
                 return call.answer_record(200, &record).await;
             }
             let outcome = update_object(call, options, |old| desired(call, Some(old), &config, options)).await;
             match outcome {
                 Err(error) if error.code == 404 => {}
-                other => return other?.answer(call, 200).await,
+                other => {
+                    let outcome = other?;
+                    foresee(&outcome);
+                    return outcome.answer(call, 200).await;
+                }
             }
         }
         if !call.path.subresource.is_empty() {
@@ -71,7 +91,11 @@ pub async fn apply(
         object::metadata_mut(&mut created).remove("resourceVersion");
         match create_object(call, created, Ownership::Applied, options).await {
             Err(error) if error.reason == "AlreadyExists" => {}
-            other => return other?.answer(call, 201).await,
+            other => {
+                let outcome = other?;
+                foresee(&outcome);
+                return outcome.answer(call, 201).await;
+            }
         }
     }
     Err(ApiError::modified(&call.group_resource(), &call.path.name))
@@ -91,16 +115,16 @@ fn is_plain(call: &Call, record: &Record, options: &WriteOptions) -> bool {
 /// little more than a get.
 fn changes_nothing(call: &Call, record: &Record, config: &Value, options: &WriteOptions) -> bool {
     let live = record.value();
-    let unchanged = !object::is_deleting(&live)
+    !object::is_deleting(&live)
         && managed::with_kind(call, |kind| {
             apply::changes_nothing(&live, config, kind, &managed::writer(call, options))
-        });
-    if unchanged {
-        for warning in crate::validation::warnings(&call.resource, &live, Some(&live)) {
-            call.warn(warning);
-        }
-    }
-    unchanged
+        })
+}
+
+/// What is told of an object that stays as it is.
+fn warnings(call: &Call, record: &Record) -> Vec<String> {
+    let live = record.value();
+    crate::validation::warnings(&call.resource, &live, Some(&live))
 }
 
 /// Whether the object was stored under the schema of today, and nothing in it is judged by what it was before.

@@ -320,3 +320,20 @@ async fn warnings_of_pod_security_come_with_every_apply() {
     );
     assert_eq!(alike(&api, DEPLOYMENT, WEB).await.warnings(), first.warnings());
 }
+
+#[tokio::test]
+async fn warnings_about_what_is_applied_come_with_every_apply() {
+    let api = Api::start().await;
+    let pod = "/api/v1/namespaces/default/pods/old";
+    let config = "{apiVersion: v1, kind: Pod, metadata: {name: old}, spec: {nodeSelector: {beta.kubernetes.io/os: linux}, \
+                  containers: [{name: a, image: a}]}}";
+    for _ in 0..3 {
+        let answer = apply(&api, pod, "one", config).await;
+        let told = answer.warnings();
+        answer.ok();
+        assert!(
+            told.iter().any(|warning| warning.contains("deprecated since v1.14")),
+            "{told:?}"
+        );
+    }
+}
