@@ -88,7 +88,7 @@ pub struct ProcessNodes {
     /// This binary, which must lead `run-container` to [`process::entry::main`].
     pub own: std::path::PathBuf,
     /// Filled with the pods' network, for others of this process who want to reach it.
-    pub network: Arc<OnceLock<Arc<network::Network>>>,
+    pub network: Arc<OnceLock<Arc<dyn network::Network>>>,
     /// Where the user's own images are looked up.
     pub images: process::images::Places,
     /// Where the agent's own server listens; without it there are no logs, exec or port-forward.
@@ -110,7 +110,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         serving,
     } = settings;
     std::fs::create_dir_all(folder.join("pods"))?;
-    let network = Arc::new(network::Network::open(&own, &folder).await);
+    let network = network::open(&own, &folder).await;
     // Whoever set it before keeps it: there is one network in a process.
     let _ = shared.set(network.clone());
     let cgroups = process::cgroups::Cgroups::find();
@@ -171,7 +171,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
     }
     let sparing = tokio::spawn({
         let stop = stop.clone();
-        async move { network.keep_spares(stop).await }
+        async move { network.keep_ready(stop).await }
     });
     let looking = tokio::spawn({
         let runtime = runtime.clone();

@@ -1,31 +1,28 @@
-//! The network of pods: the place where a network driver attaches.
+//! What connects pods: the place where a network driver attaches.
 //!
 //! Where the user may (root), every pod has a network namespace and an address on a bridge. The bridge is in a
 //! namespace of the cluster's own, without a way out: no packet for a pod can leave by the machine's routes.
-//! Elsewhere pods share the machine's network, with one loopback address each.
+//! Elsewhere pods share the machine's network, with one loopback address each. Both are this one trait; an implementation
+//! that calls CNI plugins would be a third: it holds a namespace as the bridge does, and has a plugin connect it.
 
+mod addresses;
 mod bridge;
 mod held;
+mod loopback;
 mod spares;
 
 use super::process::spec::{Processes, SandboxRecord};
+use async_trait::async_trait;
 use bridge::Bridge;
+use futures::future::BoxFuture;
 use held::Held;
-use parking_lot::Mutex;
-use std::collections::BTreeSet;
-use std::future::Future;
+pub use loopback::Loopback;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use tokio::net::{TcpStream, UdpSocket};
-
-/// How pods are connected.
-pub enum Network {
-    /// Each pod has a namespace and an address on the bridge.
-    Bridge(Bridge),
-    /// All pods are on the machine's own network.
-    Loopback(Addresses),
-}
+use tokio_util::sync::CancellationToken;
 
 /// A pod that is connected.
 pub struct Attached {
@@ -34,194 +31,94 @@ pub struct Attached {
     pub holder: Option<Held>,
 }
 
-/// Addresses that are given to pods.
-pub struct Addresses {
-    taken: Mutex<(u32, BTreeSet<u32>)>,
-    first: u32,
-    count: u32,
-}
-
-impl Addresses {
-    fn new(first: Ipv4Addr, count: u32) -> Addresses {
-        Addresses {
-            taken: Mutex::default(),
-            first: first.to_bits(),
-            count,
-        }
-    }
-
-    /// An address that no pod has. They are given in turn, so that one is not used again at once.
-    pub(crate) fn take(&self) -> io::Result<Ipv4Addr> {
-        let mut guard = self.taken.lock();
-        let (next, taken) = &mut *guard;
-        for _ in 0..self.count {
-            let offset = *next;
-            *next = (*next + 1) % self.count;
-            if taken.insert(offset) {
-                return Ok(Ipv4Addr::from_bits(self.first + offset));
-            }
-        }
-        Err(io::Error::other("every address for pods is taken"))
-    }
-
-    /// Marks an address of a pod that was found running.
-    fn keep(&self, address: IpAddr) {
-        if let Some(offset) = self.offset(address) {
-            let mut guard = self.taken.lock();
-            guard.1.insert(offset);
-            guard.0 = guard.0.max((offset + 1) % self.count);
-        }
-    }
-
-    pub(crate) fn give_back(&self, address: IpAddr) {
-        if let Some(offset) = self.offset(address) {
-            self.taken.lock().1.remove(&offset);
-        }
-    }
-
-    fn offset(&self, address: IpAddr) -> Option<u32> {
-        let IpAddr::V4(address) = address else { return None };
-        address
-            .to_bits()
-            .checked_sub(self.first)
-            .filter(|offset| *offset < self.count)
-    }
-}
-
-impl Network {
-    /// The best network that this user may have. `folder` keeps what must be found again.
-    pub async fn open(own: &Path, folder: &Path) -> Network {
-        let network = match Bridge::open(own, folder).await {
-            Ok(bridge) => Network::Bridge(bridge),
-            Err(error) => {
-                tracing::info!(%error, "pods share the machine's network: namespaces are not permitted");
-                Network::shared()
-            }
-        };
-        // Until the agent has adopted the pods that run, nobody else may get their addresses.
-        let recorded = sandboxes(folder).flat_map(|sandbox| sandbox.addresses);
-        recorded.for_each(|address| network.adopt(address));
-        network
-    }
-
-    /// The machine's own network, which everybody may have.
-    pub fn shared() -> Network {
-        Network::Loopback(Addresses::new(Ipv4Addr::new(127, 18, 0, 2), 0xfff0))
-    }
-
+/// What connects pods. Every call may be repeated after a crash of the agent: the runtime writes down which pod has
+/// which address, says so again when it finds the pod, and gives the address back when nobody uses it any more.
+///
+/// A body that is given here is right where the machine reaches pods as it reaches any other address.
+#[async_trait]
+pub trait Network: Send + Sync + 'static {
     /// What this network can and cannot do, in a sentence for people.
-    pub fn describe(&self) -> &'static str {
-        match self {
-            Network::Bridge(_) => "Pods have network namespaces of their own.",
-            Network::Loopback(_) => {
-                "Pods share the machine's network, one loopback address each: two pods cannot both listen on all \
-                 addresses of one port, cluster addresses of Services are not reachable, and volumes are not mounted."
-            }
-        }
-    }
+    fn describe(&self) -> &'static str;
 
-    /// Connects a pod.
-    pub async fn attach(&self, hostname: &str, processes: Processes) -> io::Result<Attached> {
-        match self {
-            Network::Bridge(bridge) => bridge.attach(hostname, processes).await,
-            Network::Loopback(addresses) => Ok(Attached {
-                address: IpAddr::V4(addresses.take()?),
-                holder: None,
-            }),
-        }
-    }
+    /// Makes what the containers of a pod share, and connects it with an address that no other pod has.
+    async fn attach(&self, hostname: &str, processes: Processes) -> io::Result<Attached>;
 
     /// Makes what a pod on the machine's own network shares besides that (`hostNetwork`).
-    pub async fn attach_to_machine(&self, address: IpAddr, processes: Processes) -> io::Result<Attached> {
-        let holder = match self {
-            Network::Bridge(bridge) => Some(bridge.hold_without_network(processes).await?),
-            Network::Loopback(_) => None,
-        };
-        Ok(Attached { address, holder })
-    }
+    async fn attach_to_machine(&self, address: IpAddr, processes: Processes) -> io::Result<Attached>;
 
-    /// Takes note of a pod that was found connected.
-    pub fn adopt(&self, address: IpAddr) {
-        match self {
-            Network::Bridge(bridge) => bridge.addresses.keep(address),
-            Network::Loopback(addresses) => addresses.keep(address),
-        }
-    }
+    /// Takes note of a pod that was found connected, once or several times.
+    fn adopt(&self, address: IpAddr);
 
-    /// Disconnects a pod.
-    pub fn detach(&self, attached: Attached) {
+    /// Lets another pod have an address that nobody uses any more. One that is not of this network stays whose it is.
+    fn give_back(&self, address: IpAddr);
+
+    /// Disconnects a pod that was not written down.
+    fn detach(&self, attached: Attached) {
         if let Some(holder) = attached.holder {
             holder.end();
         }
         self.give_back(attached.address);
     }
 
-    /// Lets another pod have an address that nobody uses any more.
-    pub fn give_back(&self, address: IpAddr) {
-        match self {
-            Network::Bridge(bridge) => bridge.addresses.give_back(address),
-            Network::Loopback(addresses) => addresses.give_back(address),
-        }
+    /// Makes what pods will need before they come, until `stop`; then it ends what no pod has got.
+    async fn keep_ready(&self, _stop: CancellationToken) {}
+
+    /// Whether an address is one of its pods', which nobody outside reaches.
+    fn owns(&self, _address: IpAddr) -> bool {
+        false
     }
 
     /// Connects to a pod, or to any other address, from where it can be reached.
-    pub async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        match self {
-            Network::Bridge(bridge) if bridge.owns(to.ip()) => bridge.inside(TcpStream::connect(to)).await?,
-            Network::Bridge(bridge) => bridge.outside(TcpStream::connect(to)).await?,
-            Network::Loopback(_) => TcpStream::connect(to).await,
-        }
+    async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        TcpStream::connect(to).await
     }
 
     /// A socket whose datagrams go to a pod, or to any other address, from where it can be reached.
-    pub async fn datagrams_to(&self, to: SocketAddr) -> io::Result<UdpSocket> {
-        let open = async move {
-            let any = match to {
-                SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            };
-            let socket = UdpSocket::bind((any, 0)).await?;
-            socket.connect(to).await?;
-            Ok(socket)
-        };
-        match self {
-            Network::Bridge(bridge) if bridge.owns(to.ip()) => bridge.inside(open).await?,
-            Network::Bridge(bridge) => bridge.outside(open).await?,
-            Network::Loopback(_) => open.await,
-        }
+    async fn datagrams_to(&self, to: SocketAddr) -> io::Result<UdpSocket> {
+        datagrams(to).await
     }
 
-    /// Whether an address is one of its pods', which nobody outside reaches.
-    pub fn owns(&self, address: IpAddr) -> bool {
-        match self {
-            Network::Bridge(bridge) => bridge.owns(address),
-            Network::Loopback(_) => false,
-        }
+    /// The address at which pods find the cluster itself: its DNS, and the way to Services. None where pods share the
+    /// machine's network: that has no addresses of Services, and its ports are the machine's.
+    fn gateway(&self) -> Option<Ipv4Addr> {
+        None
     }
 
-    /// Runs something where pods and Services are, if that is another place than here.
-    pub async fn inside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> io::Result<T> {
-        match self {
-            Network::Bridge(bridge) => bridge.inside(work).await,
-            Network::Loopback(_) => Ok(work.await),
-        }
+    /// Makes the address of a Service one that pods reach, at what listens `inside`.
+    async fn serve_address(&self, _address: Ipv4Addr) -> io::Result<()> {
+        Ok(())
     }
 
-    /// Makes a range of Service addresses reachable for pods.
-    pub async fn serve_range(&self, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
-        match self {
-            Network::Bridge(bridge) => bridge.serve_range(address, prefix).await,
-            Network::Loopback(_) => Ok(()),
-        }
+    /// Runs something where pods and Services are; dropping the wait ends it.
+    async fn inside(&self, work: BoxFuture<'static, io::Result<()>>) -> io::Result<()> {
+        work.await
     }
+}
 
-    /// Where pods find the cluster's DNS, if there is one.
-    pub fn resolver(&self) -> Option<Ipv4Addr> {
-        match self {
-            Network::Bridge(_) => Some(bridge::GATEWAY),
-            Network::Loopback(_) => None,
+/// The best network that this user may have. `folder` keeps what must be found again.
+pub async fn open(own: &Path, folder: &Path) -> Arc<dyn Network> {
+    let network: Arc<dyn Network> = match Bridge::open(own, folder).await {
+        Ok(bridge) => Arc::new(bridge),
+        Err(error) => {
+            tracing::info!(%error, "pods share the machine's network: namespaces are not permitted");
+            Arc::new(Loopback::default())
         }
-    }
+    };
+    // Until the agent has adopted the pods that run, nobody else may get their addresses.
+    let recorded = sandboxes(folder).flat_map(|sandbox| sandbox.addresses);
+    recorded.for_each(|address| network.adopt(address));
+    network
+}
+
+/// A socket of this thread's network whose datagrams go to an address.
+async fn datagrams(to: SocketAddr) -> io::Result<UdpSocket> {
+    let any = match to {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(to).await?;
+    Ok(socket)
 }
 
 /// The sandboxes of pods that are written down in a folder and still have their addresses.
@@ -230,7 +127,7 @@ fn sandboxes(folder: &Path) -> impl Iterator<Item = SandboxRecord> {
     pods.filter_map(|pod| SandboxRecord::attached(&pod.path().join("sandbox.json")))
 }
 
-/// Ends what holds the network that `folder` describes.
+/// Ends what holds the network that `folder` describes. Needs no agent: it is for what a kill -9 left, too.
 pub fn end(folder: &Path) {
     bridge::end(folder);
 }

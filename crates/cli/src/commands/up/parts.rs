@@ -68,7 +68,7 @@ pub struct Settings {
     /// What no container sees of the machine.
     pub hidden: Vec<PathBuf>,
     /// The network of the pods, once there is one.
-    pub network: Arc<OnceLock<Arc<Network>>>,
+    pub network: Arc<OnceLock<Arc<dyn Network>>>,
     /// Where names of images are looked up.
     pub images: Places,
     /// Where the data of provisioned volumes is.
@@ -177,7 +177,7 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
 }
 
 /// The way to pods, for the API server, which starts before there are any.
-pub struct ToPods(pub Arc<OnceLock<Arc<Network>>>);
+pub struct ToPods(pub Arc<OnceLock<Arc<dyn Network>>>);
 
 impl Dial for ToPods {
     fn dial(&self, to: SocketAddr) -> Option<BoxFuture<'static, std::io::Result<TcpStream>>> {

@@ -3,23 +3,28 @@
 //! One thread lives in that namespace for good, with a small runtime: sockets made on it reach pods, and pods
 //! reach sockets that listen on it. Interfaces are made by netlink, so that no program has to be installed.
 
+use super::addresses::Addresses;
 use super::held::{Held, hold};
 use super::spares::{Spare, Spares};
-use super::{Addresses, Attached};
+use super::{Attached, Network, datagrams};
 use crate::node::process::spec::{ProcessId, Processes, load, store};
+use async_trait::async_trait;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use nix::sched::{CloneFlags, setns};
 use rtnetlink::packet_route::route::{RouteScope, RouteType};
 use rtnetlink::{Handle, LinkBridge, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The bridge's own address: the pods' way to Services and to DNS.
-pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The range is reserved for tests of network devices: no real network has it.
 const PREFIX: u8 = 15;
 const BRIDGE: &str = "stead0";
@@ -80,43 +85,15 @@ impl Bridge {
         })
     }
 
-    pub fn owns(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(address) => address.octets()[0] == 198 && address.octets()[1] & 0xfe == 18,
-            IpAddr::V6(_) => false,
-        }
-    }
-
-    /// Runs something on the thread inside; dropping the wait ends the work.
-    pub async fn inside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> io::Result<T> {
-        AbortOnDropHandle::new(self.runtime.spawn(work))
-            .await
-            .map_err(io::Error::other)
-    }
-
-    /// Runs something where the machine's own network is, whatever thread asks.
-    pub async fn outside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> io::Result<T> {
-        AbortOnDropHandle::new(self.home.spawn(work))
-            .await
-            .map_err(io::Error::other)
-    }
-
-    pub async fn attach(&self, hostname: &str, processes: Processes) -> io::Result<Attached> {
-        if let Some(attached) = self.attach_spare(hostname, processes).await {
-            return Ok(attached);
-        }
-        let address = self.addresses.take()?;
-        let holder = match processes {
-            Processes::Pod => self.sandbox_of("net,ipc,uts,pid", Some(hostname), address).await,
-            Processes::Own | Processes::Host => self.sandbox(Some(hostname), address).await,
-        };
-        if holder.is_err() {
-            self.addresses.give_back(IpAddr::V4(address));
-        }
-        Ok(Attached {
-            address: IpAddr::V4(address),
-            holder: Some(holder?),
-        })
+    /// Runs something where an address can be reached: on the thread inside, or where the machine's own network is,
+    /// whatever thread asks. Dropping the wait ends the work.
+    async fn towards<T: Send + 'static>(
+        &self,
+        address: IpAddr,
+        work: impl Future<Output = io::Result<T>> + Send + 'static,
+    ) -> io::Result<T> {
+        let place = if self.owns(address) { &self.runtime } else { &self.home };
+        run(place, work).await
     }
 
     /// Gives a sandbox that is ready to a pod that needs nothing special.
@@ -151,22 +128,13 @@ impl Bridge {
         Ok(held)
     }
 
-    /// Holds what containers share of a pod that has no network of its own.
-    pub async fn hold_without_network(&self, processes: Processes) -> io::Result<Held> {
-        let spaces = match processes {
-            Processes::Pod => "ipc,pid",
-            Processes::Own | Processes::Host => "ipc",
-        };
-        hold(&self.own, &self.folder, spaces, None).await
-    }
-
     async fn connect_pod(&self, holder: ProcessId, address: Ipv4Addr) -> io::Result<()> {
         let links = self.links.clone();
         let [_, _, third, fourth] = address.octets();
         let name = format!("pod{third}-{fourth}");
         let peer = format!("p{third}-{fourth}");
         let peer_name = peer.clone();
-        self.inside(async move {
+        run(&self.runtime, async move {
             if let Ok(left) = index(&name) {
                 // Its pod died with nobody to clean up after it.
                 links.link().del(left).execute().await.map_err(failed)?;
@@ -186,7 +154,7 @@ impl Bridge {
                 .build();
             links.link().set(near).execute().await.map_err(failed)
         })
-        .await??;
+        .await?;
         let space = File::open(format!("/proc/{}/ns/net", holder.pid))?;
         // A thread of its own, because a thread that has joined a namespace is of no use to anybody else.
         let (sender, receiver) = tokio::sync::oneshot::channel();
@@ -195,12 +163,86 @@ impl Bridge {
         });
         receiver.await.map_err(io::Error::other)?
     }
+}
 
-    pub async fn serve_range(&self, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
+/// Runs something on a runtime; dropping the wait ends it.
+async fn run<T: Send + 'static>(
+    place: &tokio::runtime::Handle,
+    work: impl Future<Output = io::Result<T>> + Send + 'static,
+) -> io::Result<T> {
+    let ended = AbortOnDropHandle::new(place.spawn(work)).await;
+    ended.map_err(io::Error::other).flatten()
+}
+
+#[async_trait]
+impl Network for Bridge {
+    fn describe(&self) -> &'static str {
+        "Pods have network namespaces of their own."
+    }
+
+    async fn attach(&self, hostname: &str, processes: Processes) -> io::Result<Attached> {
+        if let Some(attached) = self.attach_spare(hostname, processes).await {
+            return Ok(attached);
+        }
+        let address = self.addresses.take()?;
+        let holder = match processes {
+            Processes::Pod => self.sandbox_of("net,ipc,uts,pid", Some(hostname), address).await,
+            Processes::Own | Processes::Host => self.sandbox(Some(hostname), address).await,
+        };
+        if holder.is_err() {
+            self.addresses.give_back(IpAddr::V4(address));
+        }
+        Ok(Attached {
+            address: IpAddr::V4(address),
+            holder: Some(holder?),
+        })
+    }
+
+    async fn attach_to_machine(&self, address: IpAddr, processes: Processes) -> io::Result<Attached> {
+        let spaces = match processes {
+            Processes::Pod => "ipc,pid",
+            Processes::Own | Processes::Host => "ipc",
+        };
+        let holder = Some(hold(&self.own, &self.folder, spaces, None).await?);
+        Ok(Attached { address, holder })
+    }
+
+    fn adopt(&self, address: IpAddr) {
+        self.addresses.keep(address);
+    }
+
+    fn give_back(&self, address: IpAddr) {
+        self.addresses.give_back(address);
+    }
+
+    async fn keep_ready(&self, stop: CancellationToken) {
+        self.keep_spares(stop).await;
+    }
+
+    fn owns(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => address.octets()[0] == 198 && address.octets()[1] & 0xfe == 18,
+            IpAddr::V6(_) => false,
+        }
+    }
+
+    async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        self.towards(to.ip(), TcpStream::connect(to)).await
+    }
+
+    async fn datagrams_to(&self, to: SocketAddr) -> io::Result<UdpSocket> {
+        self.towards(to.ip(), datagrams(to)).await
+    }
+
+    fn gateway(&self) -> Option<Ipv4Addr> {
+        Some(GATEWAY)
+    }
+
+    async fn serve_address(&self, address: Ipv4Addr) -> io::Result<()> {
         let links = self.links.clone();
-        self.inside(async move {
+        run(&self.runtime, async move {
             let route = RouteMessageBuilder::<Ipv4Addr>::new()
-                .destination_prefix(address, prefix)
+                .destination_prefix(address, 32)
                 .output_interface(index("lo")?)
                 .table_id(LOCAL_TABLE)
                 .scope(RouteScope::Host)
@@ -208,7 +250,11 @@ impl Bridge {
                 .build();
             links.route().add(route).replace().execute().await.map_err(failed)
         })
-        .await?
+        .await
+    }
+
+    async fn inside(&self, work: BoxFuture<'static, io::Result<()>>) -> io::Result<()> {
+        run(&self.runtime, work).await
     }
 }
 

@@ -6,7 +6,6 @@
 
 use super::bridge::Bridge;
 use super::held::Held;
-use super::{Attached, Network};
 use futures::FutureExt;
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
@@ -56,32 +55,27 @@ impl Spares {
     }
 }
 
-impl Network {
+impl Bridge {
     /// Makes spare sandboxes whenever there are too few and nothing else is going on, until `stop`; then it ends them,
     /// for with this agent nobody is left who would use them.
-    pub async fn keep_spares(&self, stop: CancellationToken) {
-        let Network::Bridge(bridge) = self else { return };
+    pub(super) async fn keep_spares(&self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let pause = tokio::select! {
                 () = stop.cancelled() => break,
-                pause = bridge.fill() => pause,
+                pause = self.fill() => pause,
             };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = bridge.spares.asked.notified() => {}
+                () = self.spares.asked.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        for Spare { held, address } in std::mem::take(&mut *bridge.spares.ready.lock()) {
-            self.detach(Attached {
-                address: IpAddr::V4(address),
-                holder: Some(held),
-            });
+        for Spare { held, address } in std::mem::take(&mut *self.spares.ready.lock()) {
+            held.end();
+            self.addresses.give_back(IpAddr::V4(address));
         }
     }
-}
 
-impl Bridge {
     /// Makes all that are missing once no pod has started for a moment; says how long nothing will be missing otherwise.
     async fn fill(&self) -> Duration {
         if self.spares.missing() == 0 {
@@ -121,6 +115,7 @@ impl Bridge {
 #[cfg(test)]
 mod tests {
     use super::super::held::tests::sleeper;
+    use super::super::open;
     use super::*;
     use crate::node::process::spec::{Processes, SandboxRecord, store};
 
@@ -159,10 +154,10 @@ mod tests {
         };
         store(&pod.join("sandbox.json"), &record).unwrap();
         // A program that is not there can hold no namespace, so that this is the machine's network for everybody.
-        let network = Network::open(&folder.path().join("none"), folder.path()).await;
+        let network = open(&folder.path().join("none"), folder.path()).await;
         let attached = network.attach("new", Processes::Own).await.unwrap();
         assert_eq!(attached.address, IpAddr::V4(Ipv4Addr::new(127, 18, 0, 3)));
-        assert!(matches!(network, Network::Loopback(_)));
+        assert_eq!(network.gateway(), None);
     }
 
     #[tokio::test]
@@ -184,7 +179,7 @@ mod tests {
         let first = SandboxRecord::attached(&path).expect("it has its address");
         first.detach(&path, drop).unwrap();
         assert!(SandboxRecord::attached(&path).is_none(), "it has given it back, once");
-        let network = Network::open(&folder.path().join("none"), folder.path()).await;
+        let network = open(&folder.path().join("none"), folder.path()).await;
         let attached = network.attach("new", Processes::Own).await.unwrap();
         assert_eq!(attached.address, record.addresses[0]);
     }

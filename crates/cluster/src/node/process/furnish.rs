@@ -6,7 +6,6 @@ use super::launch::config_error;
 use super::root;
 use super::spec::{Access, Mount, load, store};
 use super::volumes::{Volumes, follows, shows_pod};
-use crate::node::network::Network;
 use crate::node::runtime::RuntimeError;
 use crate::node::shape::{Shape, Whole};
 use k8s_openapi::api::core::v1::Pod;
@@ -198,7 +197,7 @@ impl Process {
         }
         std::fs::write(folder.join("hosts"), hosts)?;
         std::fs::write(folder.join("hostname"), format!("{hostname}\n"))?;
-        if let (Network::Bridge(_), Some(resolver)) = (self.network.as_ref(), self.network.resolver()) {
+        if let Some(resolver) = self.network.gateway() {
             let namespace = shape.namespace();
             let text = format!(
                 "search {namespace}.svc.cluster.local svc.cluster.local cluster.local\nnameserver {resolver}\noptions ndots:5\n"

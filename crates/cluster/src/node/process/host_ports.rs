@@ -5,7 +5,6 @@
 //! pods that it adopts.
 
 use super::Process;
-use crate::node::network::Network;
 use crate::node::services::Protocol;
 use crate::node::services::pass::{self, Passing, Route};
 use crate::node::shape::Shape;
@@ -50,7 +49,8 @@ impl Process {
     pub(super) async fn open_host_ports(&self, shape: &Shape<'_>, pod: IpAddr) -> io::Result<()> {
         let mut open = Open::new();
         let mut ports = wanted(shape, self.host_of(shape.pod))?;
-        if let Network::Loopback(_) = *self.network {
+        // Programs of pods that share the machine's network listen there themselves.
+        if self.network.gateway().is_none() {
             ports.retain(|port| !port.is_programs_own());
         }
         for wanted in ports {

@@ -20,12 +20,12 @@ const MOST_ALIASES: usize = 8;
 const LARGEST: usize = 4096;
 
 /// Answers questions on the pods' side of the network until it is dropped.
-pub async fn serve(network: &Network, table: Arc<RwLock<Table>>) -> std::io::Result<()> {
-    let Some(address) = network.resolver() else {
+pub async fn serve(network: &dyn Network, table: Arc<RwLock<Table>>) -> std::io::Result<()> {
+    let Some(address) = network.gateway() else {
         return std::future::pending().await;
     };
     let datagrams = table.clone();
-    let by_datagram = network.inside(async move {
+    let by_datagram = network.inside(Box::pin(async move {
         let socket = tokio::net::UdpSocket::bind((address, 53)).await?;
         let mut buffer = vec![0; LARGEST];
         loop {
@@ -36,8 +36,8 @@ pub async fn serve(network: &Network, table: Arc<RwLock<Table>>) -> std::io::Res
                 let _ = socket.send_to(&reply, from).await;
             }
         }
-    });
-    let by_stream = network.inside(async move {
+    }));
+    let by_stream = network.inside(Box::pin(async move {
         let listener = tokio::net::TcpListener::bind((address, 53)).await?;
         loop {
             let (mut stream, _) = listener.accept().await?;
@@ -51,12 +51,11 @@ pub async fn serve(network: &Network, table: Arc<RwLock<Table>>) -> std::io::Res
                 stream.write_all(&reply).await
             });
         }
-    });
-    let result: std::io::Result<()> = tokio::select! {
-        result = by_datagram => result?,
-        result = by_stream => result?,
-    };
-    result
+    }));
+    tokio::select! {
+        result = by_datagram => result,
+        result = by_stream => result,
+    }
 }
 
 /// What a name stands for.

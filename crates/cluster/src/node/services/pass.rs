@@ -47,7 +47,7 @@ pub type Targets = Arc<dyn Fn() -> Route + Send + Sync>;
 /// What a port needs besides its socket.
 #[derive(Clone)]
 pub struct Passing {
-    pub network: Arc<Network>,
+    pub network: Arc<dyn Network>,
     pub room: Room,
     pub targets: Targets,
 }
@@ -86,7 +86,7 @@ pub async fn connections(listener: TcpListener, passing: Passing) {
         let (network, choice) = (passing.network.clone(), choice.clone());
         tokio::spawn(async move {
             let _permit = permit;
-            if let Some((mut server, endpoint)) = reach(&network, &order).await {
+            if let Some((mut server, endpoint)) = reach(network.as_ref(), &order).await {
                 if route.affinity.is_some() {
                     choice.lock().remember(&route, from.ip(), endpoint, Instant::now());
                 }
@@ -98,7 +98,7 @@ pub async fn connections(listener: TcpListener, passing: Passing) {
 }
 
 /// Connects to the first endpoint that answers.
-async fn reach(network: &Network, endpoints: &[SocketAddr]) -> Option<(TcpStream, SocketAddr)> {
+async fn reach(network: &dyn Network, endpoints: &[SocketAddr]) -> Option<(TcpStream, SocketAddr)> {
     for endpoint in endpoints {
         if let Ok(Ok(stream)) = tokio::time::timeout(CONNECT_PATIENCE, network.connect(*endpoint)).await {
             return Some((stream, *endpoint));
@@ -137,7 +137,7 @@ pub async fn datagrams(socket: UdpSocket, passing: Passing) {
                 continue;
             };
             choice.remember(&route, client.ip(), endpoint, Instant::now());
-            match Talk::begin(&passing.network, endpoint, (socket.clone(), client), permit).await {
+            match Talk::begin(passing.network.as_ref(), endpoint, (socket.clone(), client), permit).await {
                 Ok(talk) => talks.insert(client, talk),
                 Err(error) => {
                     tracing::debug!(%endpoint, %error, "a datagram could not be passed on");
@@ -166,7 +166,7 @@ struct Talk {
 
 impl Talk {
     async fn begin(
-        network: &Network,
+        network: &dyn Network,
         endpoint: SocketAddr,
         (back, client): (Arc<UdpSocket>, SocketAddr),
         permit: OwnedSemaphorePermit,
@@ -244,6 +244,7 @@ impl Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::network::Loopback;
     use std::net::Ipv4Addr;
 
     fn passing(endpoints: Vec<SocketAddr>) -> Passing {
@@ -252,7 +253,7 @@ mod tests {
             affinity: None,
         };
         Passing {
-            network: Arc::new(Network::shared()),
+            network: Arc::new(Loopback::default()),
             room: room(),
             targets: Arc::new(move || route.clone()),
         }

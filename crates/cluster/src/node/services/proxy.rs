@@ -34,7 +34,7 @@ pub(crate) struct Proxy {
     /// Watches Services and their endpoints.
     pub watches: Watches,
     pub services: Followed<Service>,
-    pub network: Arc<Network>,
+    pub network: Arc<dyn Network>,
     /// The addresses of this machine's nodes, where node ports are.
     pub nodes: Vec<IpAddr>,
     pub room: pass::Room,
@@ -47,7 +47,7 @@ pub(crate) async fn run(mut proxy: Proxy, stop: CancellationToken) {
     let resolver = {
         let (network, table) = (proxy.network.clone(), table.clone());
         tokio::spawn(async move {
-            if let Err(error) = dns::serve(&network, table).await {
+            if let Err(error) = dns::serve(network.as_ref(), table).await {
                 tracing::warn!(%error, "the cluster's DNS ended");
             }
         })
@@ -139,10 +139,7 @@ fn at_hand<T>(first: T, changes: &mut mpsc::UnboundedReceiver<T>) -> Vec<T> {
 
 /// Serves a place until the task is ended, and tries again when that fails.
 async fn listen(place: Listen, passing: Passing) {
-    if matches!(
-        (place, passing.network.as_ref()),
-        (Listen::Cluster(..), Network::Loopback(_))
-    ) {
+    if matches!(place, Listen::Cluster(..)) && passing.network.gateway().is_none() {
         // The machine's own network does not have the Services' addresses.
         return;
     }
@@ -161,9 +158,9 @@ async fn serve(place: Listen, passing: &Passing) -> io::Result<()> {
         }
         Listen::Cluster(address, port, protocol) => {
             let network = &passing.network;
-            network.serve_range(address, 32).await?;
+            network.serve_address(address).await?;
             let opened = open(SocketAddr::from((address, port)), protocol, passing.clone());
-            network.inside(opened).await.flatten()
+            network.inside(Box::pin(opened)).await
         }
     }
 }
