@@ -21,6 +21,7 @@ pub mod shape;
 pub mod status;
 pub mod timers;
 pub mod voices;
+pub mod volumes;
 
 #[cfg(test)]
 mod plan_tests;
@@ -152,6 +153,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         notices: sender,
         events: events.clone(),
         network: network.clone(),
+        volumes: volumes::of_machine(voices.clone(), clock.clone()),
         catalogue: process::images::Catalogue::new(own, images),
         capacity: first.map_or_else(Capacity::hollow, |node| node.capacity.clone()),
         cgroups,

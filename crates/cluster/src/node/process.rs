@@ -30,7 +30,6 @@ pub mod spec;
 pub mod terminal;
 mod trust;
 mod usage;
-pub mod volumes;
 mod web;
 
 use super::events::Recorder;
@@ -40,6 +39,7 @@ use super::runtime::{Notice, Notices, Running, Runtime, RuntimeError, What};
 use super::seen::{Container, Sandbox, Seen, State};
 use super::shape::Shape;
 use super::voices::Voices;
+use super::volumes::Volumes;
 use crate::clock::{Clock, after};
 use async_trait::async_trait;
 use cgroups::Cgroups;
@@ -67,6 +67,7 @@ pub struct Process {
     pub notices: Notices,
     pub events: Recorder,
     pub network: Arc<dyn Network>,
+    pub volumes: Vec<Box<dyn Volumes>>,
     pub catalogue: Catalogue,
     pub capacity: Capacity,
     pub cgroups: Cgroups,
@@ -87,7 +88,6 @@ pub struct Process {
     detaching: Mutex<()>,
     /// The tasks that keep volumes up to date, by pod.
     refreshing: Mutex<HashMap<String, AbortHandle>>,
-    tokens: volumes::tokens::Tokens,
     /// What ends the pulls of a pod, by pod.
     pulls: Mutex<HashMap<String, CancellationToken>>,
     /// The proxies of host ports, by pod.
@@ -113,6 +113,7 @@ pub struct Settings {
     pub notices: Notices,
     pub events: Recorder,
     pub network: Arc<dyn Network>,
+    pub volumes: Vec<Box<dyn Volumes>>,
     pub catalogue: Catalogue,
     pub capacity: Capacity,
     pub cgroups: Cgroups,
@@ -131,6 +132,7 @@ impl Process {
             notices,
             events,
             network,
+            volumes,
             catalogue,
             capacity,
             cgroups,
@@ -146,6 +148,7 @@ impl Process {
             notices,
             events,
             network,
+            volumes,
             catalogue,
             capacity,
             cgroups,
@@ -158,7 +161,6 @@ impl Process {
             samples: Mutex::default(),
             detaching: Mutex::default(),
             refreshing: Mutex::default(),
-            tokens: volumes::tokens::Tokens::default(),
             pulls: Mutex::default(),
             host_ports: Mutex::default(),
             own: own.clone(),
@@ -401,9 +403,11 @@ impl Runtime for Process {
         if let Some(task) = self.refreshing.lock().remove(uid) {
             task.abort();
         }
-        self.tokens.forget(uid);
         if let Some(pulls) = self.pulls.lock().remove(uid) {
             pulls.cancel();
+        }
+        for volumes in &self.volumes {
+            volumes.unpublish(uid).await?;
         }
         remove_folder(&folder)
             .await

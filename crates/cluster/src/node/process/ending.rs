@@ -2,12 +2,12 @@
 //!
 //! The forceful end needs nothing but the records on disk: it must work after the agent was killed.
 
+use super::cgroups;
 use super::log::parse;
 use super::spec::{ExitRecord, Memory, ProcessId, RunRecord, RunSpec, SandboxRecord, Silence, StartRecord, load};
-use super::{cgroups, volumes};
-use crate::node::network;
 use crate::node::plan;
 use crate::node::seen::Exit;
+use crate::node::{network, volumes};
 use jiff::Timestamp;
 use std::io::Read;
 use std::path::Path;
@@ -151,7 +151,6 @@ pub fn end_pod(folder: &Path) {
         cgroups::remove(&groups);
         std::thread::sleep(Duration::from_millis(5));
     }
-    volumes::memory::end(folder);
 }
 
 /// Ends everything that runtimes on this folder left: processes, and with them mounts, interfaces and namespaces.
@@ -159,6 +158,8 @@ pub fn end_pod(folder: &Path) {
 pub fn end_all(folder: &Path) {
     for pod in std::fs::read_dir(folder.join("pods")).into_iter().flatten().flatten() {
         end_pod(&pod.path());
+        // The folder has the name of its pod.
+        volumes::end(&pod.file_name().to_string_lossy());
         let _ = std::fs::remove_dir_all(pod.path());
     }
     network::end(folder);

@@ -5,10 +5,11 @@ use super::environment::{self, Sources, expand};
 use super::launch::config_error;
 use super::root;
 use super::spec::{Access, Mount, load, store};
-use super::volumes::{Volumes, follows, shows_pod};
 use crate::node::runtime::RuntimeError;
 use crate::node::shape::{Shape, Whole};
-use k8s_openapi::api::core::v1::Pod;
+use crate::node::volumes::objects::shows_pod;
+use crate::node::volumes::{Source, Wanted, claims};
+use k8s_openapi::api::core::v1::{Pod, Volume};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -34,16 +35,28 @@ impl Process {
         let addresses: Vec<IpAddr> = self.address(shape.uid()).into_iter().collect();
         let sources = self.sources(&shape, None, &addresses).await?;
         let folder = self.pod_folder(shape.uid());
-        let volumes = Volumes {
-            client: self.voices.of(pod),
-            shape,
-            sources: &sources,
-            folder: folder.join("volumes"),
-            tokens: &self.tokens,
-            now: self.clock.now(),
-        };
-        let places = volumes.prepare().await?;
+        let client = self.voices.of(pod);
+        let mut places = BTreeMap::new();
+        for volume in shape.spec.volumes.iter().flatten() {
+            let bound = claims::bound(&client, &shape, volume).await?;
+            let wanted = Wanted {
+                shape,
+                name: &volume.name,
+                source: bound.as_ref().map_or(Source::Pod(volume), Source::Bound),
+                place: folder.join("volumes").join(&volume.name),
+                sources: &sources,
+            };
+            let theirs = self.volumes.iter().find(|volumes| volumes.serves(wanted.source));
+            let place = theirs.ok_or_else(|| wanted.unknown())?.publish(&wanted).await?;
+            places.insert(volume.name.clone(), place);
+        }
         store(&folder.join("volumes.json"), &places).map_err(|error| RuntimeError::run(error.to_string()))
+    }
+
+    /// Whether a volume follows something that changes.
+    fn follows(&self, volume: &Volume) -> bool {
+        let theirs = self.volumes.iter().find(|volumes| volumes.serves(Source::Pod(volume)));
+        theirs.is_some_and(|volumes| volumes.follows())
     }
 
     /// Keeps volumes that follow objects up to date while the pod's folder exists. One task does so for a pod, however
@@ -51,7 +64,7 @@ impl Process {
     pub(super) fn refresh_volumes(&self, pod: Arc<Pod>) {
         let Some(own) = self.own.upgrade() else { return };
         let shape = Shape::of(&pod);
-        if !shape.spec.volumes.iter().flatten().any(follows) {
+        if !shape.spec.volumes.iter().flatten().any(|volume| self.follows(volume)) {
             return;
         }
         let uid = shape.uid().to_owned();
@@ -150,7 +163,7 @@ impl Process {
                 made.map_err(|error| config_error(error.to_string()))?;
             }
             let mut volumes = shape.spec.volumes.iter().flatten();
-            let follows_objects = volumes.any(|volume| volume.name == wanted.name && follows(volume));
+            let follows_objects = volumes.any(|volume| volume.name == wanted.name && self.follows(volume));
             let access = match follows_objects || wanted.read_only == Some(true) {
                 true => Access::ReadOnly,
                 false => Access::ReadWrite,

@@ -12,16 +12,14 @@ use std::time::Duration;
 
 const SHARED_MEMORY: &str = "/dev/shm";
 
-fn place(pod: &str) -> PathBuf {
-    Path::new(SHARED_MEMORY).join(format!("stead-{pod}"))
+fn place(pod: &str) -> Option<PathBuf> {
+    let is_name = !pod.is_empty() && !pod.contains(['/', '.']);
+    is_name.then(|| Path::new(SHARED_MEMORY).join(format!("stead-{pod}")))
 }
 
 /// The directory of a pod in memory; none where the machine has no such file system, or somebody else is there.
 pub fn of(pod: &str) -> Option<PathBuf> {
-    if pod.is_empty() || pod.contains(['/', '.']) {
-        return None;
-    }
-    let place = place(pod);
+    let place = place(pod)?;
     match DirBuilder::new().mode(0o700).create(&place) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -36,23 +34,18 @@ pub fn of(pod: &str) -> Option<PathBuf> {
     (kind == TMPFS_MAGIC).then_some(place)
 }
 
-/// Gives the memory of a pod back; its folder says which.
-pub fn end(folder: &Path) {
-    if let Some(pod) = folder
-        .file_name()
-        .and_then(|name| name.to_str())
-        .filter(|pod| !pod.is_empty())
-    {
-        // A process that is just ending may still write into it: try for a moment.
-        for _ in 0..40 {
-            match std::fs::remove_dir_all(place(pod)) {
-                Ok(()) => return,
-                Err(error) if error.kind() == ErrorKind::NotFound => return,
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
-            }
+/// Gives the memory of a pod back.
+pub fn end(pod: &str) {
+    let Some(place) = place(pod) else { return };
+    // A process that is just ending may still write into it: try for a moment.
+    for _ in 0..40 {
+        match std::fs::remove_dir_all(&place) {
+            Ok(()) => return,
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
-        tracing::warn!(pod, "the memory of a pod could not be given back");
     }
+    tracing::warn!(pod, "the memory of a pod could not be given back");
 }
 
 #[cfg(test)]
@@ -66,7 +59,7 @@ mod tests {
             return; // This machine has no file system in memory there.
         };
         assert_eq!(of(&pod), Some(found.clone()));
-        end(&Path::new("/somewhere/pods").join(&pod));
+        end(&pod);
         assert!(!found.exists());
         assert_eq!(of("../escape"), None);
     }
