@@ -112,7 +112,9 @@ fn configuration_changes_while_a_pod_runs() {
     }
     let Some(up) = Up::whole(&["--ephemeral"]) else { return };
     up.run(&["create", "configmap", "settings", "--from-literal=colour=red"]);
-    let mounted = "command: [sleep, '1000000']\n    volumeMounts: [{name: s, mountPath: /settings}]\n  volumes: [{name: s, configMap: {name: settings}}]";
+    let mounted = "command: [sh, -c, 'chmod 700 /own; sleep 1000000']
+    volumeMounts: [{name: o, mountPath: /own}, {name: s, mountPath: /settings}]
+  volumes: [{name: o, emptyDir: {}}, {name: s, configMap: {name: settings}}]";
     up.apply(&pod("reader", "busybox", mounted));
     up.run(&["wait", "pod/reader", "--for=condition=Ready", "--timeout=60s"]);
     assert_eq!(up.run(&["exec", "reader", "--", "cat", "/settings/colour"]), "red");
@@ -121,6 +123,8 @@ fn configuration_changes_while_a_pod_runs() {
         let seen = up.run(&["exec", "reader", "--", "cat", "/settings/colour"]);
         (seen == "blue").then_some(()).ok_or(seen)
     });
+    // The same look once opened every empty directory again, and a database refuses to start in one that others can write to.
+    assert_eq!(up.run(&["exec", "reader", "--", "stat", "-c", "%a", "/own"]), "700\n");
 }
 
 /// An archive as `docker save` writes it, of this machine's shell and the libraries that it needs.

@@ -30,27 +30,49 @@ fn lies_in(path: &Path, folder: &Path) -> bool {
 }
 
 impl Process {
-    pub(super) async fn prepare_volumes(&self, pod: &Arc<Pod>) -> Result<(), RuntimeError> {
+    /// Makes the volumes of a pod, and writes down where they are.
+    pub(super) async fn prepare_volumes(&self, pod: &Pod) -> Result<(), RuntimeError> {
         let shape = Shape::of(pod);
+        let all = shape.spec.volumes.iter().flatten().collect();
+        let places = self.publish(&shape, all).await?;
+        let record = self.pod_folder(shape.uid()).join("volumes.json");
+        store(&record, &places).map_err(|error| RuntimeError::run(error.to_string()))
+    }
+
+    /// Brings the volumes that follow something up to date. The others are left alone: a container may have closed an
+    /// empty directory to everybody else, and a driver has better things to do.
+    async fn update_volumes(&self, pod: &Pod) -> Result<(), RuntimeError> {
+        let shape = Shape::of(pod);
+        let volumes = shape.spec.volumes.iter().flatten();
+        let following = volumes.filter(|volume| self.follows(volume)).collect();
+        self.publish(&shape, following).await.map(drop)
+    }
+
+    /// Has volumes made by whoever serves their sources.
+    async fn publish(
+        &self,
+        shape: &Shape<'_>,
+        volumes: Vec<&Volume>,
+    ) -> Result<BTreeMap<String, PathBuf>, RuntimeError> {
         let addresses: Vec<IpAddr> = self.address(shape.uid()).into_iter().collect();
-        let sources = self.sources(&shape, None, &addresses).await?;
-        let folder = self.pod_folder(shape.uid());
-        let client = self.voices.of(pod);
+        let sources = self.sources(shape, None, &addresses).await?;
+        let folder = self.pod_folder(shape.uid()).join("volumes");
+        let client = self.voices.of(shape.pod);
         let mut places = BTreeMap::new();
-        for volume in shape.spec.volumes.iter().flatten() {
-            let bound = claims::bound(&client, &shape, volume).await?;
+        for volume in volumes {
+            let bound = claims::bound(&client, shape, volume).await?;
             let wanted = Wanted {
-                shape,
+                shape: *shape,
                 name: &volume.name,
                 source: bound.as_ref().map_or(Source::Pod(volume), Source::Bound),
-                place: folder.join("volumes").join(&volume.name),
+                place: folder.join(&volume.name),
                 sources: &sources,
             };
             let theirs = self.volumes.iter().find(|volumes| volumes.serves(wanted.source));
             let place = theirs.ok_or_else(|| wanted.unknown())?.publish(&wanted).await?;
             places.insert(volume.name.clone(), place);
         }
-        store(&folder.join("volumes.json"), &places).map_err(|error| RuntimeError::run(error.to_string()))
+        Ok(places)
     }
 
     /// Whether a volume follows something that changes.
@@ -78,7 +100,7 @@ impl Process {
                     return;
                 }
                 let refreshed = match own.as_it_is(&pod).await {
-                    Ok(current) => own.prepare_volumes(&current).await,
+                    Ok(current) => own.update_volumes(&current).await,
                     Err(error) => Err(RuntimeError::run(error.to_string())),
                 };
                 if let Err(error) = refreshed {
