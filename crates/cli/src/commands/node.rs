@@ -7,7 +7,7 @@ mod claim;
 mod voices;
 
 use crate::commands::connection;
-use crate::failure::{Hint, misuse};
+use crate::failure::{Hint, misuse, told};
 use crate::home::Home;
 use crate::places;
 use crate::terminal::{Line, say, start_logging, tell};
@@ -23,7 +23,7 @@ use stead_cluster::clock::MachineClock;
 use stead_cluster::node::fault::{POWER_ANNOTATION, Power};
 use stead_cluster::node::process::images::Places;
 use stead_cluster::node::registration::{Capacity, NodeConfig, Role};
-use stead_cluster::node::server::{Guard, Serving, identity};
+use stead_cluster::node::server::{Guard, Serving, identity, signed};
 use stead_cluster::node::voices::Voices;
 use stead_cluster::node::{self};
 use tokio::net::TcpListener;
@@ -212,7 +212,17 @@ async fn processes(
         .await
         .with_context(|| format!("cannot listen on {}", place.address))
         .hint("choose an address of this machine with --address")?;
-    let tls = identity::joined(authorities, &place.address.to_string())
+    let own = identity::Own::generate(&name, &place.address.to_string()).context("cannot make the node's key")?;
+    let signed = signed::ask(&own, &voices, &name).await.map_err(anyhow::Error::new);
+    if let Err(error) = &signed {
+        let why = told(error);
+        let note = format!(
+            "the cluster does not sign the node's certificate ({why}): logs and exec work if its API server does not check"
+        );
+        tell(Line::Note, &note);
+    }
+    let tls = own
+        .serve(signed.as_deref().ok(), authorities)
         .context("cannot prepare the node's own server")
         .hint("the kubeconfig must name the cluster's certificate authority, which also signs the API server's client certificate")?;
     let client = voices.node(&name);

@@ -33,6 +33,7 @@ mod usage;
 mod web;
 
 use super::events::Recorder;
+use super::fault::{Lines, Power};
 use super::network::Network;
 use super::registration::Capacity;
 use super::runtime::{Notice, Notices, Running, Runtime, RuntimeError, What};
@@ -92,6 +93,8 @@ pub struct Process {
     pulls: Mutex<HashMap<String, CancellationToken>>,
     /// The proxies of host ports, by pod.
     host_ports: Mutex<HashMap<String, host_ports::Open>>,
+    /// By which the API server reaches the nodes.
+    pub lines: Lines,
     /// The runtime itself, for the tasks that it starts.
     own: Weak<Process>,
 }
@@ -163,6 +166,7 @@ impl Process {
             refreshing: Mutex::default(),
             pulls: Mutex::default(),
             host_ports: Mutex::default(),
+            lines: Lines::default(),
             own: own.clone(),
         })
     }
@@ -285,6 +289,10 @@ pub enum Which {
 impl Runtime for Process {
     fn scheme(&self) -> &'static str {
         "process"
+    }
+
+    fn set_power(&self, node: &str, power: Power) {
+        self.lines.set(node, power);
     }
 
     async fn adopt(&self, pod: &Pod) -> Seen {

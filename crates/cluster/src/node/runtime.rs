@@ -3,6 +3,7 @@
 //! The agent decides (see `plan`) and the runtime does. Both kinds of Stead's nodes, those whose containers are
 //! processes and the hollow ones, are this one trait; an implementation that speaks CRI would be a third.
 
+use super::fault::Power;
 use super::seen::{Exit, Seen};
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -99,6 +100,9 @@ impl RuntimeError {
 pub trait Runtime: Send + Sync + 'static {
     /// The scheme of container identifiers.
     fn scheme(&self) -> &'static str;
+
+    /// Hears that a node's machine was turned off or on, or its line to the API cut or mended.
+    fn set_power(&self, _node: &str, _power: Power) {}
 
     /// Leaves out of a pod what this runtime never reads: with thousands of them their copies are most of the memory.
     fn trim(&self, _pod: &mut Pod) {}

@@ -6,8 +6,10 @@
 mod exec;
 mod forward;
 pub mod identity;
+mod line;
 mod logs;
 mod session;
+pub mod signed;
 mod spdy;
 mod upgrade;
 
@@ -49,16 +51,17 @@ pub struct Serving {
 /// Who may use the server, of those whose certificate the listener takes.
 #[derive(Clone)]
 pub enum Guard {
-    /// All of them: the authority has signed one certificate, the API server's.
-    Certificate,
+    /// Who shows this certificate: that of the API server in the same process.
+    Only(CertificateDer<'static>),
     /// Those whom the cluster lets use its nodes: its authority signs certificates of users too.
     Reviewed { client: kube::Client, node: String },
 }
 
 impl Guard {
     async fn admits(&self, certificate: Option<&CertificateDer<'_>>) -> bool {
-        let Guard::Reviewed { client, node } = self else {
-            return true;
+        let (client, node) = match self {
+            Guard::Only(shown) => return certificate == Some(shown),
+            Guard::Reviewed { client, node } => (client, node),
         };
         let Some((user, groups)) = certificate.and_then(identity::subject) else {
             return false;
@@ -115,6 +118,13 @@ pub async fn serve(serving: Serving, process: Arc<Process>, stop: CancellationTo
         let (acceptor, process, guard) = (acceptor.clone(), process.clone(), serving.guard.clone());
         // Nodes of one process are told apart by the address that they are asked at.
         let at = stream.local_addr().ok().map(|address| address.ip());
+        let line = process.lines.at(&process.hosts, at);
+        if line.is_cancelled() {
+            // The client hears at once that nobody is there. If it cannot be told so, closing tells it too.
+            let _ = stream.set_zero_linger();
+            continue;
+        }
+        let stream = line::OnLine::new(stream, line);
         tokio::spawn(async move {
             let _permit = permit;
             let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await else {

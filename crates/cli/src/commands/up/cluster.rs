@@ -91,7 +91,8 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let doors: Vec<String> = (0..arguments.nodes.max(1))
         .map(|index| stead_cluster::node::loopback(index).to_string())
         .collect();
-    let trust = Identity::generate(&doors).context("cannot make the nodes' certificates")?;
+    let trust = Identity::generate(&doors, &pki.authority.certificate, &pki.authority.key)
+        .context("cannot make the nodes' certificates")?;
     let network = Arc::default();
     let wires = Wires::through(Arc::new(parts::ToPods(Arc::clone(&network))));
     let server = api_server(store, environment.clone(), &pki, advertised, &trust, wires).await?;
@@ -120,7 +121,7 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
             store: places::images().ok(),
         },
         volumes: home.path.join("volumes"),
-        kubelet: trust.server,
+        kubelet: trust,
     };
     let parts = parts::start(&settings, &gate, &stop).await?;
     let config = kubeconfig::build(&pki, &bound.server);

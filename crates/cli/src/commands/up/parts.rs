@@ -23,6 +23,7 @@ use stead_cluster::clock::MachineClock;
 use stead_cluster::node::network::Network;
 use stead_cluster::node::process::images::Places;
 use stead_cluster::node::registration::Capacity;
+use stead_cluster::node::server::identity::Identity;
 use stead_cluster::{controllers, node, scheduler};
 use stead_webapp::requests::Reach;
 use tokio::net::{TcpListener, TcpStream};
@@ -74,7 +75,7 @@ pub struct Settings {
     /// Where the data of provisioned volumes is.
     pub volumes: PathBuf,
     /// How nodes let the API server in, and nobody else.
-    pub kubelet: Arc<rustls::ServerConfig>,
+    pub kubelet: Identity,
 }
 
 /// Starts the wanted parts; they end with `stop`.
@@ -150,7 +151,8 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
             let listener = TcpListener::bind("127.0.0.1:0")
                 .await
                 .context("cannot listen for the nodes")?;
-            let tls = settings.kubelet.clone();
+            let tls = settings.kubelet.server.clone();
+            let guard = node::server::Guard::Only(settings.kubelet.shown.clone());
             let processes = node::ProcessNodes {
                 voices,
                 clock,
@@ -160,11 +162,7 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
                 network: settings.network.clone(),
                 images: settings.images.clone(),
                 own: std::env::current_exe().context("cannot find this program's own file")?,
-                serving: Some(node::server::Serving {
-                    listener,
-                    tls,
-                    guard: node::server::Guard::Certificate,
-                }),
+                serving: Some(node::server::Serving { listener, tls, guard }),
             };
             running.spawn(async move {
                 if let Err(error) = node::run_processes(processes, stop).await {

@@ -33,6 +33,7 @@ impl Loop {
             return;
         }
         tracing::info!(node = member.config.name, ?power, "the node's power changed");
+        self.runtime.set_power(&member.config.name, power);
         let now = self.clock.now();
         let uids: Vec<String> = self
             .pods

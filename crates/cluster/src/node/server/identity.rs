@@ -1,14 +1,19 @@
-//! Certificates between an API server and node agents that run in one process.
+//! Certificates between an API server and node agents.
 //!
-//! Whoever reaches the agent's port may run commands in pods, so it lets nobody in but the holder of one client
-//! certificate. Both sides are made together, live in memory, and are gone with the process: there is no file
-//! to steal.
+//! Whoever reaches an agent's port may run commands in pods, so it lets nobody in whom the cluster's authority has not
+//! signed for, and then asks who it is. Both sides of the nodes that run beside the API server are made together, live
+//! in memory, and are gone with the process: there is no file to steal. A node that joins is signed for by the same
+//! authority (see `signed`), so that the next API server of the cluster trusts it too.
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::Arc;
+
+/// Who the API server is to nodes, as kubeadm has it.
+const API_SERVER: &str = "kube-apiserver-kubelet-client";
 
 /// Both sides of the trust between an API server and its nodes.
 pub struct Identity {
@@ -16,6 +21,8 @@ pub struct Identity {
     pub server: Arc<ServerConfig>,
     /// For the API server.
     pub client: Arc<ClientConfig>,
+    /// The certificate that the API server shows.
+    pub shown: CertificateDer<'static>,
 }
 
 /// Why certificates cannot be made.
@@ -27,56 +34,93 @@ pub enum IdentityError {
     Tls(#[from] rustls::Error),
     #[error("cannot check client certificates")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
+    #[error("cannot read a certificate")]
+    Unreadable(#[from] rustls::pki_types::pem::Error),
 }
 
 impl Identity {
-    /// Makes both sides; `addresses` are where nodes listen.
-    pub fn generate(addresses: &[String]) -> Result<Identity, IdentityError> {
-        let mut authority = CertificateParams::new(Vec::new())?;
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate()?;
-        let root = authority.self_signed(&key)?.der().clone();
-        let issuer = Issuer::new(authority, key);
+    /// Makes both sides; `addresses` are where nodes listen. The authority's certificate and key are PEM.
+    pub fn generate(addresses: &[String], authority: &str, key: &str) -> Result<Identity, IdentityError> {
+        let issuer = Issuer::from_ca_cert_pem(authority, KeyPair::from_pem(key)?)?;
         let mut roots = RootCertStore::empty();
-        roots.add(root)?;
+        roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
         let roots = Arc::new(roots);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let (certificate, key) = issue(&issuer, addresses, ExtendedKeyUsagePurpose::ServerAuth)?;
+        let mut params = CertificateParams::new(addresses.to_vec())?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let (certificate, key) = issue(&issuer, params)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build()?;
         let server = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![certificate], key)?;
-        let name = ["kube-apiserver-kubelet-client".to_owned()];
-        let (certificate, key) = issue(&issuer, &name, ExtendedKeyUsagePurpose::ClientAuth)?;
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.distinguished_name = named(API_SERVER, "system:masters");
+        let (shown, key) = issue(&issuer, params)?;
         let client = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
-            .with_client_auth_cert(vec![certificate], key)?;
+            .with_client_auth_cert(vec![shown.clone()], key)?;
         Ok(Identity {
             server: Arc::new(server),
             client: Arc::new(client),
+            shown,
         })
     }
 }
 
-/// The server side of a node that joins a cluster of somebody else: whoever comes must have a certificate of one of
-/// these authorities, and is then asked who it is.
-pub fn joined(authorities: Vec<Vec<u8>>, address: &str) -> Result<Arc<ServerConfig>, IdentityError> {
-    let mut roots = RootCertStore::empty();
-    for authority in authorities {
-        roots.add(CertificateDer::from(authority))?;
+/// A name and its group, as Kubernetes reads them from a certificate.
+fn named(user: &str, group: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::OrganizationName, group);
+    name.push(DnType::CommonName, user);
+    name
+}
+
+/// A node's own key, and what it shows to those who connect.
+pub struct Own {
+    key: KeyPair,
+    params: CertificateParams,
+}
+
+impl Own {
+    /// A new key of a node that is reached at an address.
+    pub fn generate(node: &str, address: &str) -> Result<Own, IdentityError> {
+        let mut params = CertificateParams::new(vec![address.to_owned()])?;
+        params.distinguished_name = named(&format!("system:node:{node}"), "system:nodes");
+        Ok(Own {
+            key: KeyPair::generate()?,
+            params,
+        })
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
-    let key = KeyPair::generate()?;
-    let certificate = CertificateParams::new(vec![address.to_owned()])?.self_signed(&key)?;
-    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-    let server = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![certificate.der().clone()], key)?;
-    Ok(Arc::new(server))
+
+    /// The PEM of a request to sign for it.
+    pub fn request(&self) -> Result<String, IdentityError> {
+        Ok(self.params.serialize_request(&self.key)?.pem()?)
+    }
+
+    /// The server side of a node that joins a cluster of somebody else: whoever comes must have a certificate of one of
+    /// these authorities, and is then asked who it is. Without the PEM of a certificate that somebody has signed it shows
+    /// its own word, which is enough for an API server that does not check.
+    pub fn serve(self, signed: Option<&str>, authorities: Vec<Vec<u8>>) -> Result<Arc<ServerConfig>, IdentityError> {
+        let chain = match signed {
+            Some(pem) => CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>()?,
+            None => vec![self.params.self_signed(&self.key)?.der().clone()],
+        };
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            roots.add(CertificateDer::from(authority))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
+        let key = PrivateKeyDer::Pkcs8(self.key.serialize_der().into());
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)?;
+        Ok(Arc::new(server))
+    }
 }
 
 /// Who a certificate is: its name and its groups, as Kubernetes reads them.
@@ -90,13 +134,9 @@ pub fn subject(certificate: &CertificateDer<'_>) -> Option<(String, Vec<String>)
 
 type Pair = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
-fn issue(
-    issuer: &Issuer<'_, KeyPair>,
-    names: &[String],
-    purpose: ExtendedKeyUsagePurpose,
-) -> Result<Pair, IdentityError> {
-    let mut params = CertificateParams::new(names.to_vec())?;
-    params.extended_key_usages = vec![purpose];
+fn issue(issuer: &Issuer<'_, KeyPair>, mut params: CertificateParams) -> Result<Pair, IdentityError> {
+    // Authorities of several clusters have one name, and are told apart by their keys.
+    params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, issuer)?.der().clone();
     Ok((certificate, PrivateKeyDer::Pkcs8(key.serialize_der().into())))
@@ -111,19 +151,46 @@ mod tests {
     async fn shake(server: Arc<ServerConfig>, client: Arc<ClientConfig>) -> bool {
         let (near, far) = tokio::io::duplex(64 << 10);
         let name = ServerName::try_from("127.0.0.1").unwrap();
-        let (accepted, _connected) = tokio::join!(
+        let (accepted, connected) = tokio::join!(
             TlsAcceptor::from(server).accept(far),
             TlsConnector::from(client).connect(name, near)
         );
-        accepted.is_ok()
+        accepted.is_ok() && connected.is_ok()
+    }
+
+    /// The PEM of an authority's certificate and key.
+    fn authority() -> (String, String) {
+        let mut params = CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn generate((certificate, key): &(String, String)) -> Identity {
+        Identity::generate(&["127.0.0.1".to_owned()], certificate, key).unwrap()
     }
 
     #[tokio::test]
-    async fn only_the_client_that_was_made_with_the_server_gets_in() {
-        let own = Identity::generate(&["127.0.0.1".to_owned()]).unwrap();
-        let stranger = Identity::generate(&["127.0.0.1".to_owned()]).unwrap();
+    async fn only_who_is_signed_for_by_the_clusters_authority_gets_in() {
+        let (own, stranger) = (generate(&authority()), generate(&authority()));
         assert!(shake(own.server.clone(), own.client).await);
         assert!(!shake(own.server, stranger.client).await);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_joined_trusts_the_next_api_server_of_its_cluster_and_is_trusted() {
+        let authority = authority();
+        let node = Own::generate("worker", "127.0.0.1").unwrap();
+        let request = rcgen::CertificateSigningRequestParams::from_pem(&node.request().unwrap()).unwrap();
+        let issuer = Issuer::from_ca_cert_pem(&authority.0, KeyPair::from_pem(&authority.1).unwrap()).unwrap();
+        let signed = request.signed_by(&issuer).unwrap().pem();
+        let root = CertificateDer::from_pem_slice(authority.0.as_bytes()).unwrap();
+        let server = node.serve(Some(&signed), vec![root.to_vec()]).unwrap();
+        let (first, next) = (generate(&authority), generate(&authority));
+        assert!(shake(server.clone(), first.client).await);
+        assert!(shake(server, next.client).await);
+        let who = subject(&next.shown);
+        assert_eq!(who, Some((API_SERVER.to_owned(), vec!["system:masters".to_owned()])));
     }
 
     #[test]
