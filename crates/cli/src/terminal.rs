@@ -100,10 +100,16 @@ fn write_line(stream: &mut impl Write, text: &str) -> Result<()> {
     }
 }
 
+/// What is logged: what STEAD_LOG asks for, or lines of this level. The library that requests are sent with logs each one
+/// that fails as an error, although it is tried again and whoever sent it tells what matters.
+pub fn filter(level: &str) -> tracing_subscriber::EnvFilter {
+    tracing_subscriber::EnvFilter::try_from_env("STEAD_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("{level},kube_client=off")))
+}
+
 /// Sends what the server logs to standard error: warnings, or what STEAD_LOG asks for.
 pub fn start_logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("STEAD_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let filter = filter("warn");
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

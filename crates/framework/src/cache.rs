@@ -7,6 +7,7 @@ mod contents;
 mod decode;
 mod directory;
 mod index;
+mod outage;
 mod progress;
 mod reflector;
 mod revision;
@@ -153,6 +154,7 @@ struct Shared {
     /// What is dropped from each object of a type, by type: `Transform`s.
     trims: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     upheavals: upheaval::Upheavals,
+    outage: outage::Outage,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -219,6 +221,7 @@ impl Cache {
                 informers: Mutex::default(),
                 trims: Mutex::default(),
                 upheavals: upheaval::Upheavals::default(),
+                outage: outage::Outage::default(),
                 stop: CancellationToken::new(),
                 tasks: TaskTracker::new(),
             }),
@@ -346,6 +349,7 @@ impl Cache {
                 settings: self.shared.settings.clone(),
                 part: self.shared.upheavals.join(),
                 upheavals: self.shared.upheavals.clone(),
+                outage: self.shared.outage.clone(),
             };
             let stop = self.shared.stop.clone();
             self.shared.tasks.spawn(async move {

@@ -1,17 +1,45 @@
 //! How commands reach a cluster that somebody else runs, and how they are told to stop.
 
 use crate::failure::Hint;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use kube::config::KubeconfigError;
 use kube::{Client, Config};
+use std::io::ErrorKind;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// The cluster that KUBECONFIG or the in-cluster account names.
 pub async fn configuration() -> Result<Config> {
-    Config::infer()
-        .await
-        .context("no cluster is configured")
-        .hint("set KUBECONFIG to the kubeconfig of a cluster; `stead up` prints one")
+    let error = match Config::infer().await {
+        Ok(config) => return Ok(config),
+        Err(error) => error,
+    };
+    // In a pod its account is meant, and a kubeconfig is not missed.
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+        && let Err(error) = Config::incluster()
+    {
+        return Err(anyhow!("no cluster is configured: {error}"))
+            .hint("mount the token of the pod's service account, or set KUBECONFIG to a kubeconfig");
+    }
+    let source = std::error::Error::source(&error);
+    match source.and_then(|source| source.downcast_ref::<KubeconfigError>()) {
+        Some(kubeconfig) => Err(unusable(kubeconfig)).hint(WHAT_TO_DO),
+        None => Err(anyhow!("no cluster is configured: {error}")).hint(WHAT_TO_DO),
+    }
+}
+
+const WHAT_TO_DO: &str = "set KUBECONFIG to the kubeconfig of a cluster; `stead up` prints one";
+
+/// What is wrong with a kubeconfig, once: its errors repeat their causes.
+fn unusable(error: &KubeconfigError) -> anyhow::Error {
+    match error {
+        KubeconfigError::ReadConfig(cause, path) if cause.kind() == ErrorKind::NotFound => {
+            anyhow!("no cluster is configured: there is no kubeconfig {}", path.display())
+        }
+        KubeconfigError::ReadConfig(cause, path) => anyhow!("cannot read the kubeconfig {}: {cause}", path.display()),
+        KubeconfigError::FindPath => anyhow!("no cluster is configured: neither KUBECONFIG nor HOME is set"),
+        other => anyhow!("cannot use the kubeconfig: {other}"),
+    }
 }
 
 /// A client of a cluster; it connects when it is used.
@@ -137,5 +165,21 @@ impl App {
             .await
             .with_context(|| format!("cannot read webapp {}", self.name))
             .hint("`kubectl get webapps -A` lists them; -n chooses the namespace")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_kubeconfig_is_said_once() {
+        let missing = KubeconfigError::ReadConfig(ErrorKind::NotFound.into(), "/none".into());
+        let (text, hint) = crate::failure::describe(&Err::<(), _>(unusable(&missing)).hint(WHAT_TO_DO).unwrap_err());
+        assert_eq!(text, "no cluster is configured: there is no kubeconfig /none");
+        assert_eq!(hint.as_deref(), Some(WHAT_TO_DO));
+        let closed = KubeconfigError::ReadConfig(ErrorKind::PermissionDenied.into(), "/root/x".into());
+        let text = crate::failure::told(&unusable(&closed));
+        assert_eq!(text, "cannot read the kubeconfig /root/x: permission denied");
     }
 }

@@ -7,7 +7,7 @@ mod lookout;
 
 use crate::commands::connection;
 use crate::failure::{Hint, misuse};
-use crate::terminal::{Line, tell};
+use crate::terminal::{Line, filter, tell};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
@@ -261,8 +261,7 @@ fn pod_namespace() -> Option<String> {
 
 /// Lines on standard error, and traces to a collector if the environment names one.
 fn start_logging(format: LogFormat) -> Result<Option<Exporter>> {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("STEAD_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let filter = filter("info");
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)

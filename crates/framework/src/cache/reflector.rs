@@ -5,6 +5,7 @@
 //! enough to own. It does not know the type of what it carries, so that it is compiled once and not for each kind.
 
 use super::decode::{self, Line, Page};
+use super::outage::Outage;
 use super::progress::{Progress, Served};
 use super::sink::Sink;
 use super::upheaval::Upheavals;
@@ -37,6 +38,7 @@ pub(super) struct Reflector {
     /// What the watches of one cache tell each other, and which of them this is.
     pub upheavals: Upheavals,
     pub part: usize,
+    pub outage: Outage,
 }
 
 /// Where the loop stands. Each failure says which state it leads to.
@@ -101,6 +103,7 @@ impl Reflector {
                 Ok(next) => {
                     self.progress().set_problem(None);
                     self.progress().set_served(Served::Yes);
+                    self.outage.ends();
                     failures = 0;
                     state = next;
                 }
@@ -161,11 +164,16 @@ impl Reflector {
                 let problem = match status {
                     Some(404) => format!("{what} is not served: is its CustomResourceDefinition installed?"),
                     Some(403) => format!("no permission to list and watch {what}: {error}"),
-                    _ => format!("cannot list or watch {what}: {error}"),
+                    Some(_) => format!("cannot list or watch {what}: {error}"),
+                    None => format!("cannot list or watch {what}: {}", causes(&error)),
                 };
                 // The first failure may be a server that restarts; it is worth a line only when it lasts.
-                if *failures == 1 {
-                    warn!("{problem}");
+                match status {
+                    Some(_) if *failures == 1 => warn!("{problem}"),
+                    None if *failures == 1 && self.outage.begins() => {
+                        warn!("the API server does not answer; trying again: {problem}");
+                    }
+                    _ => debug!("{problem}"),
                 }
                 self.progress().set_problem(Some(problem));
                 if status == Some(404) && kind.may_go() {
@@ -386,6 +394,20 @@ impl Reflector {
             false => Err(Trouble::Request(kube::Error::Api(status.boxed()))),
         }
     }
+}
+
+/// An error and what caused it, each once.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let words = next.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = next.source();
+    }
+    text
 }
 
 fn read(bytes: &[u8]) -> Result<Page<'_>, Trouble> {
