@@ -51,6 +51,7 @@ pub fn describe(index: usize, total: usize, name: String, capacity: Capacity) ->
         address: loopback(index),
         port: None,
         capacity,
+        pod_range: None,
         isolation: Isolation::default(),
     }
 }
@@ -88,6 +89,8 @@ pub struct ProcessNodes {
     pub hidden: Vec<std::path::PathBuf>,
     /// This binary, which must lead `run-container` to [`process::entry::main`].
     pub own: std::path::PathBuf,
+    /// Which addresses pods get.
+    pub range: network::range::Range,
     /// Filled with the pods' network, for others of this process who want to reach it.
     pub network: Arc<OnceLock<Arc<dyn network::Network>>>,
     /// Where the user's own images are looked up.
@@ -106,18 +109,20 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         folder,
         hidden,
         own,
+        range,
         network: shared,
         images,
         serving,
     } = settings;
     std::fs::create_dir_all(folder.join("pods"))?;
-    let network = network::open(&own, &folder).await;
+    let network = network::open(&own, &folder, range).await;
     // Whoever set it before keeps it: there is one network in a process.
     let _ = shared.set(network.clone());
     let cgroups = process::cgroups::Cgroups::find();
     let mut doors = Vec::new();
     for node in &mut nodes {
         node.isolation.network = network.describe().to_owned();
+        node.pod_range = network.pod_range();
         node.isolation.limits = cgroups.describe().to_owned();
         if let Some(serving) = &serving {
             let first = serving.listener.local_addr()?;

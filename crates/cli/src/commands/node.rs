@@ -4,6 +4,7 @@
 //! process it runs.
 
 mod claim;
+mod range;
 mod voices;
 
 use crate::commands::connection;
@@ -170,19 +171,21 @@ async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) 
             .collect(),
     };
     let voices = voices::of(client, &config, &described).await?;
-    // Those that join in numbers are one process: the first stands for all.
-    if let Some(first) = described.first() {
-        tokio::select! {
-            free = claim::check(voices.node(&first.name), &first.name) => free?,
-            () = stop.cancelled() => return Ok(()),
-        }
+    let names: Vec<String> = described.iter().map(|node| node.name.clone()).collect();
+    tokio::select! {
+        free = claim::check(&voices, &names) => free?,
+        () = stop.cancelled() => return Ok(()),
     }
     tell(Line::Note, &format!("node {name} joins {server}"));
-    match runtime {
-        Runtime::Hollow => node::run_hollow(voices, Arc::new(MachineClock), described, stop).await,
-        Runtime::Process => processes(voices, described, place, authorities, stop).await?,
-    }
-    Ok(())
+    let ended = match runtime {
+        Runtime::Hollow => {
+            node::run_hollow(voices.clone(), Arc::new(MachineClock), described, stop).await;
+            Ok(())
+        }
+        Runtime::Process => processes(voices.clone(), described, place, authorities, stop).await,
+    };
+    claim::let_go(&voices, &names).await;
+    ended
 }
 
 fn capacity(runtime: Runtime) -> Capacity {
@@ -225,6 +228,12 @@ async fn processes(
         .serve(signed.as_deref().ok(), authorities)
         .context("cannot prepare the node's own server")
         .hint("the kubeconfig must name the cluster's certificate authority, which also signs the API server's client certificate")?;
+    let range = range::claim(&voices.registrar, &name).await.unwrap_or_else(|error| {
+        let why = told(&error);
+        let note = format!("pods may get addresses of other nodes' pods: no range is this node's alone ({why})");
+        tell(Line::Note, &note);
+        range::guess(&name)
+    });
     let client = voices.node(&name);
     let settings = node::ProcessNodes {
         voices,
@@ -233,6 +242,7 @@ async fn processes(
         folder: home.path.join("nodes"),
         hidden: places::private(&home.path),
         own: std::env::current_exe().context("cannot find this program's own file")?,
+        range,
         network: Arc::default(),
         images: Places {
             entries: Some(home.path.join("images.yaml")),

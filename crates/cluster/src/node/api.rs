@@ -140,7 +140,8 @@ fn lost_or_gone(error: kube::Error) -> Written {
 
 /// Makes the node known, or brings an existing one up to date. Gives the node as the API has it.
 ///
-/// What the node is for is said by the `registrar`: the API server lets no node say that of itself.
+/// What the node is for, and which addresses are its pods', is said by the `registrar`: the API server lets no node say
+/// the former of itself.
 pub async fn register(
     client: &Client,
     registrar: &Client,
@@ -150,19 +151,23 @@ pub async fn register(
 ) -> Result<Node, kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let fresh = registration::node(config, runtime, now);
-    match nodes.create(&PostParams::default(), &fresh).await {
+    let known = match nodes.create(&PostParams::default(), &fresh).await {
         // A real API server drops the status of a create by some clients; writing it again costs one request.
-        Ok(_) => {}
+        Ok(created) => created,
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
             let labels = Patch::Merge(registration::label_patch(config));
-            nodes.patch(&config.name, &PatchParams::default(), &labels).await?;
+            nodes.patch(&config.name, &PatchParams::default(), &labels).await?
         }
         Err(error) => return Err(error),
-    }
-    if let Some(role) = registration::role_patch(config) {
+    };
+    let told = [
+        registration::role_patch(config),
+        registration::range_patch(config, &known),
+    ];
+    for patch in told.into_iter().flatten() {
         let nodes: Api<Node> = Api::all(registrar.clone());
         nodes
-            .patch(&config.name, &PatchParams::default(), &Patch::Merge(role))
+            .patch(&config.name, &PatchParams::default(), &Patch::Merge(patch))
             .await?;
     }
     report(client, config, runtime, now).await

@@ -9,6 +9,7 @@ mod addresses;
 mod bridge;
 mod held;
 mod loopback;
+pub mod range;
 mod spares;
 
 use super::process::spec::{Processes, SandboxRecord};
@@ -17,6 +18,7 @@ use bridge::Bridge;
 use futures::future::BoxFuture;
 use held::Held;
 pub use loopback::Loopback;
+use range::Range;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -39,6 +41,11 @@ pub struct Attached {
 pub trait Network: Send + Sync + 'static {
     /// What this network can and cannot do, in a sentence for people.
     fn describe(&self) -> &'static str;
+
+    /// The range of its pods' addresses, as a Node object says it, if it is this node's alone.
+    fn pod_range(&self) -> Option<String> {
+        None
+    }
 
     /// Makes what the containers of a pod share, and connects it with an address that no other pod has.
     async fn attach(&self, hostname: &str, processes: Processes) -> io::Result<Attached>;
@@ -63,7 +70,7 @@ pub trait Network: Send + Sync + 'static {
     /// Makes what pods will need before they come, until `stop`; then it ends what no pod has got.
     async fn keep_ready(&self, _stop: CancellationToken) {}
 
-    /// Whether an address is one of its pods', which nobody outside reaches.
+    /// Whether an address is one of pods, which nobody outside reaches.
     fn owns(&self, _address: IpAddr) -> bool {
         false
     }
@@ -96,12 +103,12 @@ pub trait Network: Send + Sync + 'static {
 }
 
 /// The best network that this user may have. `folder` keeps what must be found again.
-pub async fn open(own: &Path, folder: &Path) -> Arc<dyn Network> {
-    let network: Arc<dyn Network> = match Bridge::open(own, folder).await {
+pub async fn open(own: &Path, folder: &Path, range: Range) -> Arc<dyn Network> {
+    let network: Arc<dyn Network> = match Bridge::open(own, folder, range).await {
         Ok(bridge) => Arc::new(bridge),
         Err(error) => {
             tracing::info!(%error, "pods share the machine's network: namespaces are not permitted");
-            Arc::new(Loopback::default())
+            Arc::new(Loopback::new(range))
         }
     };
     // Until the agent has adopted the pods that run, nobody else may get their addresses.

@@ -34,6 +34,8 @@ pub struct NodeConfig {
     /// The port of the agent's HTTPS server, if there is one.
     pub port: Option<u16>,
     pub capacity: Capacity,
+    /// The range of its pods' addresses, if no other node of the cluster has it.
+    pub pod_range: Option<String>,
     /// Words about what this node can and cannot do, shown in its conditions.
     pub isolation: Isolation,
 }
@@ -116,6 +118,15 @@ pub fn role_patch(config: &NodeConfig) -> Option<serde_json::Value> {
         Role::Only => return None,
     };
     Some(serde_json::json!({ "metadata": { "labels": { role: "" } } }))
+}
+
+/// The range of the node's pods as a patch, unless the node has one: it never changes.
+pub fn range_patch(config: &NodeConfig, node: &Node) -> Option<serde_json::Value> {
+    let range = config.pod_range.as_ref()?;
+    let known = node.spec.as_ref().and_then(|spec| spec.pod_cidr.as_ref());
+    known
+        .is_none()
+        .then(|| serde_json::json!({ "spec": { "podCIDR": range, "podCIDRs": [range] } }))
 }
 
 /// The processor's name as Go spells it.

@@ -77,6 +77,16 @@ impl<'a> Shape<'a> {
         added.map(|container| container.name.as_str())
     }
 
+    /// The container whose processes a debug container wants to see.
+    pub fn target(&self, name: &str) -> Option<&'a str> {
+        let mut added = self.spec.ephemeral_containers.iter().flatten();
+        let debugger = added.find(|container| container.name == name)?;
+        debugger
+            .target_container_name
+            .as_deref()
+            .filter(|target| !target.is_empty())
+    }
+
     pub fn is_sidecar(&self, init: &Whole) -> bool {
         init.restart_policy.as_deref() == Some("Always") && self.inits().any(|other| other.name == init.name)
     }

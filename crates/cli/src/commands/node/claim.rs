@@ -6,59 +6,119 @@
 use crate::failure::Hint;
 use crate::terminal::{Line, tell};
 use anyhow::{Context, Result, anyhow};
+use futures::{StreamExt, TryStreamExt};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::Api;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
 use std::time::Duration;
+use stead_cluster::node::fault::Power;
 use stead_cluster::node::registration::LEASE_RENEWAL;
+use stead_cluster::node::voices::Voices;
 use tokio::time::{Instant, sleep};
 
 /// How much later than it should an agent that lives may renew its Lease.
 const LATENESS: Duration = Duration::from_secs(5);
 /// How often we look.
 const LOOK: Duration = Duration::from_secs(1);
+/// How many names are looked at together.
+const AT_ONCE: usize = 64;
+/// How long letting go may take: a cluster that is gone too must not keep the agent.
+const LETTING_GO: Duration = Duration::from_secs(3);
 
-/// Refuses a name whose Lease somebody renews. One that was held a moment ago may be our own from before a crash: it takes
+fn leases(voices: &Voices, name: &str) -> Api<Lease> {
+    Api::namespaced(voices.node(name), "kube-node-lease")
+}
+
+/// Refuses names whose Leases somebody renews. One that was held a moment ago may be our own from before a crash: it takes
 /// as long as a renewal to know.
-pub async fn check(client: kube::Client, name: &str) -> Result<()> {
-    let leases: Api<Lease> = Api::namespaced(client, "kube-node-lease");
-    let look = async || {
-        let found = leases.get_opt(name).await;
-        found
-            .with_context(|| format!("cannot read the lease of node {name}"))
-            .hint(
-                "check that the cluster runs and that the account of the kubeconfig may read leases in kube-node-lease",
-            )
-    };
-    let Some(first) = look().await?.filter(|lease| may_be_held(lease, Timestamp::now())) else {
-        return Ok(());
+pub async fn check(voices: &Voices, names: &[String]) -> Result<()> {
+    let looked = futures::stream::iter(names.iter().cloned().map(|name| look(voices, name)));
+    let held: Vec<Option<(String, Lease)>> = looked.buffer_unordered(AT_ONCE).try_collect().await?;
+    let held: Vec<(String, Lease)> = held.into_iter().flatten().collect();
+    let first = match held.as_slice() {
+        [] => return Ok(()),
+        [(only, _)] => format!("node {only} was"),
+        [(first, _), rest @ ..] => format!("node {first} and {} others were", rest.len()),
     };
     let patience = LEASE_RENEWAL + LATENESS;
     tell(
         Line::Note,
         &format!(
-            "node {name} was there a moment ago; looking for {} s whether it still is",
+            "{first} there a moment ago; looking for {} s whether an agent still lives",
             patience.as_secs()
         ),
     );
     let started = Instant::now();
     while started.elapsed() < patience {
         sleep(LOOK).await;
-        match look().await? {
-            Some(lease) if is_renewed(&first, &lease) => {
-                return Err(anyhow!("another agent runs node {name}"))
-                    .hint("join under another name, or end the other agent first");
-            }
-            Some(_) => {}
-            None => return Ok(()),
-        }
+        let again = held.iter().map(|(name, first)| still_held(voices, name, first));
+        let again = futures::stream::iter(again.collect::<Vec<_>>());
+        again.buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
     }
     Ok(())
 }
 
+/// A name and its Lease, if that may be held. An agent whose node is off or cut from the API renews nothing, and comes
+/// back with it: such a name is refused.
+async fn look(voices: &Voices, name: String) -> Result<Option<(String, Lease)>> {
+    let nodes: Api<Node> = Api::all(voices.node(&name));
+    let node = nodes
+        .get_opt(&name)
+        .await
+        .with_context(|| format!("cannot read node {name}"));
+    let node = node.hint("check that the cluster runs and that the account of the kubeconfig may read nodes")?;
+    let fault = match node.map_or(Power::On, |node| Power::asked_of(&node)) {
+        Power::On => None,
+        Power::Off => Some(("off", "start")),
+        Power::Partitioned => Some(("cut from the API", "heal")),
+    };
+    if let Some((what, verb)) = fault {
+        return Err(anyhow!("node {name} is {what}, and an agent may wait for it"))
+            .hint(format!("`stead node {verb} {name}` first, or join under another name"));
+    }
+    let found = read(voices, &name)
+        .await?
+        .filter(|lease| may_be_held(lease, Timestamp::now()));
+    Ok(found.map(|lease| (name, lease)))
+}
+
+async fn read(voices: &Voices, name: &str) -> Result<Option<Lease>> {
+    let found = leases(voices, name).get_opt(name).await;
+    found
+        .with_context(|| format!("cannot read the lease of node {name}"))
+        .hint("check that the cluster runs and that the account of the kubeconfig may read leases in kube-node-lease")
+}
+
+/// Refuses a name whose Lease was renewed since it was seen first.
+async fn still_held(voices: &Voices, name: &str, first: &Lease) -> Result<()> {
+    match read(voices, name).await? {
+        Some(lease) if is_renewed(first, &lease) => {
+            Err(anyhow!("another agent runs node {name}")).hint("join under another name, or end the other agent first")
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Says that nobody holds the names any more, so that the next to join need not wait. When the nodes were last alive stays
+/// written: the cluster must notice that they are gone.
+pub async fn let_go(voices: &Voices, names: &[String]) {
+    let patch = json!({"spec": {"holderIdentity": null}});
+    let each = names.iter().map(async |name| {
+        let leases = leases(voices, name);
+        // One that cannot be let go is waited for, as after a crash.
+        let _ = leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+    });
+    let all = futures::stream::iter(each.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+    let _ = tokio::time::timeout(LETTING_GO, all.collect::<Vec<()>>()).await;
+}
+
 /// Whether a Lease is young enough that its holder may live.
 fn may_be_held(lease: &Lease, now: Timestamp) -> bool {
-    let Some(spec) = &lease.spec else { return false };
+    let Some(spec) = lease.spec.as_ref().filter(|spec| spec.holder_identity.is_some()) else {
+        return false;
+    };
     let lasts = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or_default().into());
     spec.renew_time
         .as_ref()
@@ -87,6 +147,9 @@ mod tests {
         assert!(may_be_held(&held, now("2026-01-01T00:00:39Z")));
         assert!(!may_be_held(&held, now("2026-01-01T00:00:40Z")));
         assert!(!may_be_held(&Lease::default(), now("2026-01-01T00:00:00Z")));
+        let mut let_go = held;
+        let_go.spec.as_mut().expect("it has one").holder_identity = None;
+        assert!(!may_be_held(&let_go, now("2026-01-01T00:00:01Z")));
     }
 
     #[test]

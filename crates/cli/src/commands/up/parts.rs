@@ -21,6 +21,7 @@ use stead_apiserver::gate::Gate;
 use stead_apiserver::server::wires::Dial;
 use stead_cluster::clock::MachineClock;
 use stead_cluster::node::network::Network;
+use stead_cluster::node::network::range::Range;
 use stead_cluster::node::process::images::Places;
 use stead_cluster::node::registration::Capacity;
 use stead_cluster::node::server::identity::Identity;
@@ -159,6 +160,7 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
                 nodes,
                 folder: settings.folder.clone(),
                 hidden: settings.hidden.clone(),
+                range: Range::Own,
                 network: settings.network.clone(),
                 images: settings.images.clone(),
                 own: std::env::current_exe().context("cannot find this program's own file")?,

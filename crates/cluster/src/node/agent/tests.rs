@@ -93,6 +93,7 @@ impl Story {
             address: IpAddr::from([127, 0, 0, 1]),
             port: None,
             capacity: Capacity::hollow(),
+            pod_range: None,
             isolation: Isolation::default(),
         };
         let events = super::super::events::Recorder::silent();

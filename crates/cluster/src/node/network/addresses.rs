@@ -1,5 +1,6 @@
 //! Addresses of pods: which are given, and which is next.
 
+use super::range::Range;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
@@ -8,17 +9,34 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Addresses that are given to pods.
 pub struct Addresses {
     taken: Mutex<(u32, BTreeSet<u32>)>,
+    pub range: Range,
+    network: [u8; 2],
     first: u32,
     count: u32,
 }
 
 impl Addresses {
-    pub fn new(first: Ipv4Addr, count: u32) -> Addresses {
+    /// The addresses of a range on a network, whose first two numbers these are.
+    pub fn new(network: [u8; 2], range: Range) -> Addresses {
+        let (first, count) = range.bounds();
+        let [third, fourth] = first.to_be_bytes();
         Addresses {
             taken: Mutex::default(),
-            first: first.to_bits(),
-            count,
+            range,
+            network,
+            first: Ipv4Addr::new(network[0], network[1], third, fourth).to_bits(),
+            count: count.into(),
         }
+    }
+
+    /// Its range, as a Node object says it.
+    pub fn written(&self) -> Option<String> {
+        self.range.written(self.network)
+    }
+
+    /// Whether it may give this address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.offset(address).is_some()
     }
 
     /// An address that no pod has. They are given in turn, so that one is not used again at once.

@@ -5,6 +5,7 @@
 
 use super::addresses::Addresses;
 use super::held::{Held, hold};
+use super::range::Range;
 use super::spares::{Spare, Spares};
 use super::{Attached, Network, datagrams};
 use crate::node::process::spec::{ProcessId, Processes, load, store};
@@ -55,7 +56,7 @@ fn index(name: &str) -> io::Result<u32> {
 }
 
 impl Bridge {
-    pub async fn open(own: &Path, folder: &Path) -> io::Result<Bridge> {
+    pub async fn open(own: &Path, folder: &Path, range: Range) -> io::Result<Bridge> {
         let record = folder.join(RECORD);
         let holder = match load::<ProcessId>(&record).filter(|holder| holder.is_alive()) {
             Some(holder) => holder,
@@ -73,7 +74,7 @@ impl Bridge {
             .name("stead-pod-network".to_owned())
             .spawn(move || live_inside(space, sender))?;
         let (runtime, links) = receiver.await.map_err(io::Error::other)??;
-        let addresses = Addresses::new(Ipv4Addr::new(198, 18, 0, 2), 0xfff0);
+        let addresses = Addresses::new([198, 18], range);
         Ok(Bridge {
             runtime,
             home: tokio::runtime::Handle::current(),
@@ -93,7 +94,21 @@ impl Bridge {
         work: impl Future<Output = io::Result<T>> + Send + 'static,
     ) -> io::Result<T> {
         let place = if self.owns(address) { &self.runtime } else { &self.home };
+        self.check(address)?;
         run(place, work).await
+    }
+
+    /// Refuses the address of a pod that is on another network of this kind: nothing would answer there, and it takes
+    /// seconds to know.
+    fn check(&self, address: IpAddr) -> io::Result<()> {
+        let is_here = address == GATEWAY || self.addresses.contains(address);
+        match self.owns(address) && !is_here {
+            true => Err(io::Error::new(
+                io::ErrorKind::HostUnreachable,
+                format!("no route to host: {address} is on the network of another node"),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Gives a sandbox that is ready to a pod that needs nothing special.
@@ -177,7 +192,17 @@ async fn run<T: Send + 'static>(
 #[async_trait]
 impl Network for Bridge {
     fn describe(&self) -> &'static str {
-        "Pods have network namespaces of their own."
+        match self.addresses.range {
+            Range::Own => "Pods have network namespaces of their own.",
+            Range::Joined(_) => {
+                "Pods have network namespaces of their own, on a network of this node alone: they reach pods of other \
+                 nodes, and are reached by them, by port-forward only."
+            }
+        }
+    }
+
+    fn pod_range(&self) -> Option<String> {
+        self.addresses.written()
     }
 
     async fn attach(&self, hostname: &str, processes: Processes) -> io::Result<Attached> {
@@ -187,7 +212,7 @@ impl Network for Bridge {
         let address = self.addresses.take()?;
         let holder = match processes {
             Processes::Pod => self.sandbox_of("net,ipc,uts,pid", Some(hostname), address).await,
-            Processes::Own | Processes::Host => self.sandbox(Some(hostname), address).await,
+            Processes::Own | Processes::Target(_) | Processes::Host => self.sandbox(Some(hostname), address).await,
         };
         if holder.is_err() {
             self.addresses.give_back(IpAddr::V4(address));
@@ -201,7 +226,7 @@ impl Network for Bridge {
     async fn attach_to_machine(&self, address: IpAddr, processes: Processes) -> io::Result<Attached> {
         let spaces = match processes {
             Processes::Pod => "ipc,pid",
-            Processes::Own | Processes::Host => "ipc",
+            Processes::Own | Processes::Target(_) | Processes::Host => "ipc",
         };
         let holder = Some(hold(&self.own, &self.folder, spaces, None).await?);
         Ok(Attached { address, holder })

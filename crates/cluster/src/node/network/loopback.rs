@@ -1,21 +1,22 @@
 //! Pods on the machine's own network, one loopback address each: what every user may have.
 
 use super::addresses::Addresses;
+use super::range::Range;
 use super::{Attached, Network};
 use crate::node::process::spec::Processes;
 use async_trait::async_trait;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 /// The machine's loopback network.
 pub struct Loopback {
     addresses: Addresses,
 }
 
-impl Default for Loopback {
-    fn default() -> Loopback {
+impl Loopback {
+    pub fn new(range: Range) -> Loopback {
         Loopback {
-            addresses: Addresses::new(Ipv4Addr::new(127, 18, 0, 2), 0xfff0),
+            addresses: Addresses::new([127, 18], range),
         }
     }
 }
@@ -25,6 +26,10 @@ impl Network for Loopback {
     fn describe(&self) -> &'static str {
         "Pods share the machine's network, one loopback address each: two pods cannot both listen on all addresses of \
          one port, cluster addresses of Services are not reachable, and volumes are not mounted."
+    }
+
+    fn pod_range(&self) -> Option<String> {
+        self.addresses.written()
     }
 
     async fn attach(&self, _hostname: &str, _processes: Processes) -> io::Result<Attached> {

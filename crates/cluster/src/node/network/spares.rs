@@ -116,6 +116,7 @@ impl Bridge {
 mod tests {
     use super::super::held::tests::sleeper;
     use super::super::open;
+    use super::super::range::Range;
     use super::*;
     use crate::node::process::spec::{Processes, SandboxRecord, store};
 
@@ -154,7 +155,7 @@ mod tests {
         };
         store(&pod.join("sandbox.json"), &record).unwrap();
         // A program that is not there can hold no namespace, so that this is the machine's network for everybody.
-        let network = open(&folder.path().join("none"), folder.path()).await;
+        let network = open(&folder.path().join("none"), folder.path(), Range::Own).await;
         let attached = network.attach("new", Processes::Own).await.unwrap();
         assert_eq!(attached.address, IpAddr::V4(Ipv4Addr::new(127, 18, 0, 3)));
         assert_eq!(network.gateway(), None);
@@ -179,7 +180,7 @@ mod tests {
         let first = SandboxRecord::attached(&path).expect("it has its address");
         first.detach(&path, drop).unwrap();
         assert!(SandboxRecord::attached(&path).is_none(), "it has given it back, once");
-        let network = open(&folder.path().join("none"), folder.path()).await;
+        let network = open(&folder.path().join("none"), folder.path(), Range::Own).await;
         let attached = network.attach("new", Processes::Own).await.unwrap();
         assert_eq!(attached.address, record.addresses[0]);
     }

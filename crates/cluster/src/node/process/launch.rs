@@ -9,8 +9,7 @@ use super::images::Pull;
 use super::images::store::user as user_of;
 use super::probe::Prober;
 use super::spec::{
-    Access, Input, Inside, Kernel, Mount, Processes, RunRecord, RunSpec, SandboxRecord, Screen, Silence, StartRecord,
-    load, store,
+    Access, Input, Inside, Kernel, Mount, RunRecord, RunSpec, SandboxRecord, Screen, Silence, StartRecord, load, store,
 };
 use super::{Ended, Process, entry, powers, seccomp};
 use crate::node::runtime::{Readiness, Running, RuntimeError};
@@ -101,7 +100,7 @@ impl Process {
                     access: Access::ReadWrite,
                     volume: None,
                 });
-                let processes = processes(&shape);
+                let processes = self.processes_of(&shape, name)?;
                 Some(Inside {
                     sandbox: holder.pid,
                     mounts,
@@ -313,15 +312,6 @@ impl Process {
                 .extend(self.services.named(Some("default"), "kubernetes"));
         }
         Ok(sources)
-    }
-}
-
-/// Whose processes the containers of a pod see.
-pub(super) fn processes(shape: &Shape<'_>) -> Processes {
-    match (shape.spec.host_pid, shape.spec.share_process_namespace) {
-        (Some(true), _) => Processes::Host,
-        (_, Some(true)) => Processes::Pod,
-        _ => Processes::Own,
     }
 }
 

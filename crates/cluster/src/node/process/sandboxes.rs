@@ -1,7 +1,7 @@
 //! Sandboxes of pods: what their containers share, from when it is made until it is given back.
 
-use super::spec::{SandboxRecord, store};
-use super::{Process, launch};
+use super::Process;
+use super::spec::{Processes, SandboxRecord, store};
 use crate::node::runtime::RuntimeError;
 use crate::node::shape::Shape;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,7 +23,7 @@ impl Process {
         self.detach(&folder);
         let hostname = shape.spec.hostname.as_deref().unwrap_or(shape.name());
         let hostname: String = hostname.chars().take(63).collect();
-        let processes = launch::processes(&shape);
+        let processes = processes(&shape);
         let attached = async {
             match shape.uses_host_network() {
                 true => self.network.attach_to_machine(self.host_of(&pod), processes).await,
@@ -64,6 +64,20 @@ impl Process {
         Ok(addresses)
     }
 
+    /// Whose processes a container sees: those of its pod, or those of the container that it debugs.
+    pub(super) fn processes_of(&self, shape: &Shape<'_>, name: &str) -> Result<Processes, RuntimeError> {
+        let shared = processes(shape);
+        let Some(target) = shape.target(name).filter(|_| shared == Processes::Own) else {
+            return Ok(shared);
+        };
+        let runs = self.runs.lock();
+        let target_run = runs.get(&(shape.uid().to_owned(), target.to_owned()));
+        target_run
+            .filter(|run| run.started.main.is_alive())
+            .map(|run| Processes::Target(run.started.main.pid))
+            .ok_or_else(|| RuntimeError::run(format!("unable to find target container \"{target}\": it does not run")))
+    }
+
     /// Disconnects a pod, once: the next one may have its address already. Gives back what could not be noted, and so
     /// is not given to another pod yet.
     pub(super) fn detach(&self, folder: &Path) -> Vec<IpAddr> {
@@ -81,5 +95,14 @@ impl Process {
                 addresses
             }
         }
+    }
+}
+
+/// Whose processes the containers of a pod see.
+fn processes(shape: &Shape<'_>) -> Processes {
+    match (shape.spec.host_pid, shape.spec.share_process_namespace) {
+        (Some(true), _) => Processes::Host,
+        (_, Some(true)) => Processes::Pod,
+        _ => Processes::Own,
     }
 }

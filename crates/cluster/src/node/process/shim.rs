@@ -169,6 +169,10 @@ fn spawn(spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child> {
             let shared = File::open(format!("/proc/{}/ns/pid_for_children", inside.sandbox))?;
             setns(shared, CloneFlags::CLONE_NEWPID)?;
         }
+        Processes::Target(first) => {
+            let others = File::open(format!("/proc/{first}/ns/pid"))?;
+            setns(others, CloneFlags::CLONE_NEWPID)?;
+        }
         Processes::Own | Processes::Host => unshare(CloneFlags::CLONE_NEWPID)?,
     }
     let child = command.spawn();

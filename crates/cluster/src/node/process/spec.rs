@@ -129,6 +129,8 @@ pub enum Processes {
     Own,
     /// Those of all containers of the pod (`shareProcessNamespace`).
     Pod,
+    /// Those of another container, whose first process this is (`targetContainerName`).
+    Target(i32),
     /// Those of the machine (`hostPID`).
     Host,
 }

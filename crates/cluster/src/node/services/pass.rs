@@ -245,6 +245,7 @@ impl Choice {
 mod tests {
     use super::*;
     use crate::node::network::Loopback;
+    use crate::node::network::range::Range;
     use std::net::Ipv4Addr;
 
     fn passing(endpoints: Vec<SocketAddr>) -> Passing {
@@ -253,7 +254,7 @@ mod tests {
             affinity: None,
         };
         Passing {
-            network: Arc::new(Loopback::default()),
+            network: Arc::new(Loopback::new(Range::Own)),
             room: room(),
             targets: Arc::new(move || route.clone()),
         }
