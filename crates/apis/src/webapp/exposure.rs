@@ -12,9 +12,7 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase")]
 pub struct Ingress {
     /// The name under which it is reached, such as `shop.example.com`.
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')")
-        .message("not a host name: use lower case letters, digits, dashes and dots"))]
+    #[schemars(schema_with = "host")]
     pub host: String,
 
     /// The path below which it is reached.
@@ -57,27 +55,41 @@ pub struct Route {
     pub gateway: GatewayReference,
 }
 
+/// The name that an Ingress takes.
+fn host(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 253,
+        "x-kubernetes-validations": [{"rule": is_a_host(), "message": NOT_A_HOST}],
+    })
+}
+
 /// Names that a Gateway takes. The rule is one of each item, so that it is the item that is named when it is refused.
-///
-/// Addresses are told by an expression: `isIP` is unknown to clusters before 1.31, which would refuse the definition.
 fn hostnames(_: &mut SchemaGenerator) -> Schema {
-    let label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
-    let byte = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
-    let name = format!("self.matches('^([*][.])?{label}([.]{label})*$')");
-    let address = format!("self.matches('^([*][.])?({byte}[.]){{3}}{byte}$')");
     json_schema!({
         "type": "array",
         "maxItems": 16,
         "items": {
             "type": "string",
             "maxLength": 253,
-            "x-kubernetes-validations": [{"rule": format!("{name} && !{address}"), "message": NOT_A_HOST}],
+            "x-kubernetes-validations": [{"rule": is_a_host(), "message": NOT_A_HOST}],
         },
     })
 }
 
+/// Addresses are no names. They are told by an expression: `isIP` is unknown to clusters before 1.31, which would refuse
+/// the definition.
+fn is_a_host() -> String {
+    let label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+    let byte = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+    let name = format!("self.matches('^([*][.])?{label}([.]{label})*$')");
+    let address = format!("self.matches('^([*][.])?({byte}[.]){{3}}{byte}$')");
+    format!("{name} && !{address}")
+}
+
 /// What is said of a host name that is none.
-pub(super) const NOT_A_HOST: &str = "not a host name: use lower case letters, digits, dashes and dots";
+pub(super) const NOT_A_HOST: &str = "not a host name: use lower case letters, digits, dashes and dots, and no address";
 
 /// A Gateway, and a listener of it.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]

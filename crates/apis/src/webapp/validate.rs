@@ -206,18 +206,29 @@ fn volumes(spec: &WebAppSpec) -> Vec<FieldError> {
     found
 }
 
-/// A way in that no Gateway could make.
+/// Whether a name is none that anybody could be reached under.
+fn is_no_host(host: &str) -> bool {
+    let bare = host.strip_prefix("*.").unwrap_or(host);
+    bare.parse::<std::net::IpAddr>().is_ok() || !names::dns1123_subdomain(bare).is_empty()
+}
+
+/// A way in that no Ingress controller or Gateway could make.
 fn route(spec: &WebAppSpec) -> Vec<FieldError> {
     let mut found = Vec::new();
+    if let Some(ingress) = spec.ingress.as_ref().filter(|ingress| is_no_host(&ingress.host)) {
+        found.push(FieldError::invalid(
+            "spec.ingress.host",
+            ingress.host.as_str(),
+            NOT_A_HOST,
+        ));
+    }
     let Some(route) = &spec.route else { return found };
     if !route.path.starts_with('/') {
         let path = route.path.as_str();
         found.push(FieldError::invalid("spec.route.path", path, "a path begins with /"));
     }
     for (index, host) in route.hostnames.iter().enumerate() {
-        let bare = host.strip_prefix("*.").unwrap_or(host);
-        let address = bare.parse::<std::net::IpAddr>().is_ok();
-        if address || !names::dns1123_subdomain(bare).is_empty() {
+        if is_no_host(host) {
             let field = format!("spec.route.hostnames[{index}]");
             found.push(FieldError::invalid(field, host.as_str(), NOT_A_HOST));
         }
@@ -430,6 +441,9 @@ mod tests {
             "spec.route.hostnames[1]: Invalid value: \"Shop_1\"",
         );
         check(route(&["10.0.0.1"], "/"), "spec.route.hostnames[0]");
+        for host in ["10.0.0.1", "*.10.0.0.1", "Shop_1"] {
+            check(json!({"ingress": {"host": host}}), "spec.ingress.host: Invalid value");
+        }
         assert!(mistakes(route(&["*.example.com"], "/shop")).is_empty());
     }
 

@@ -1,5 +1,6 @@
 //! Reads what planning needs, from the cache.
 
+use crate::address;
 use crate::foreign::{Foreign, HttpRoute, PrometheusRule, ServiceMonitor};
 use crate::gauges;
 use crate::names::{self, Track};
@@ -32,6 +33,8 @@ const OURS: &str = "app.kubernetes.io/managed-by=stead-operator";
 
 /// The operator, with the parts of the cache that it reads.
 pub struct WebAppOperator {
+    apps: Store<WebApp>,
+    by_place: Index<WebApp>,
     deployments: Store<Deployment>,
     services: Store<Service>,
     revisions: Store<ControllerRevision>,
@@ -80,7 +83,10 @@ impl WebAppOperator {
     pub fn add_with(manager: &Manager, reach: Reach) {
         let cache = manager.cache();
         let pods = cache.watch(Watch::all().labels(PODS));
+        let apps: Store<WebApp> = cache.store();
         let operator = WebAppOperator {
+            by_place: apps.index(|app: &WebApp| address::place(app).into_iter().collect()),
+            apps: apps.clone(),
             deployments: cache.store(),
             services: cache.store(),
             revisions: cache.store(),
@@ -96,7 +102,6 @@ impl WebAppOperator {
             usage: Looks::default(),
             reach,
         };
-        let apps = cache.store();
         gauges::show(manager.metrics(), &apps);
         manager.add(operator.controller(&apps));
     }
@@ -156,6 +161,7 @@ impl Operator for WebAppOperator {
                 Some(_) if !has_failed(app, &revisions) => self.requests(app, &pods).await,
                 _ => None,
             },
+            taken_by: self.taken_by(app),
             home: self.reach.home.clone(),
             canary,
             usage: self.usage(context, app, &pods).await,
@@ -193,6 +199,12 @@ impl WebAppOperator {
         let on_trial = |pod: &&Pod| rollout::is_on_trial(pod, &wanted);
         let trial: Vec<&Pod> = pods.iter().map(AsRef::as_ref).filter(on_trial).collect();
         Some(requests::ask(&self.reach.dial, &trial, port, &path, rate).await)
+    }
+
+    /// The older application that has the same place, as far as this operator sees.
+    fn taken_by(&self, app: &WebApp) -> Option<String> {
+        let there = self.apps.by_index(&self.by_place, &address::place(app)?);
+        address::taken_by(app, there.iter().map(AsRef::as_ref))
     }
 
     /// Nodes that pods should leave, looked for only where the spec wants that.

@@ -55,6 +55,10 @@ pub fn webapp(app: &WebApp, seen: &Seen, now: Timestamp) -> Plan {
     let situation = Situation::of(app, seen, replicas, decision);
     let plan = children(app, &situation);
     let plan = news(app, &situation, plan);
+    let plan = match status::taken(app, seen).filter(|message| !status::says_taken(app, message)) {
+        Some(message) => plan.warning(status::HOST_TAKEN, message),
+        None => plan,
+    };
     let plan = recovery::recover(app, &situation, now, plan);
     plan.status(status::observed(app, &situation, now))
         // A step of a canary that could not be taken has not passed, and what was not done was not told.

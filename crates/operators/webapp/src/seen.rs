@@ -25,6 +25,8 @@ pub struct Seen {
     pub bad_nodes: Vec<String>,
     /// What the pods of a canary told of the requests to them, where the spec asks for it.
     pub requests: Option<Told>,
+    /// The older WebApp that is reached under the same name and path, as `namespace/name`.
+    pub taken_by: Option<String>,
     /// The namespace in which the operator is a pod itself.
     pub home: Option<String>,
     /// What the pods use, where the cluster measures it.

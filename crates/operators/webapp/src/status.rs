@@ -6,7 +6,7 @@ use crate::names;
 use crate::replicas::Replicas;
 use crate::resources::revision::Verdict;
 use crate::rollout::{Progress, Rollout, progress, revision_of};
-use crate::seen::OptionalKinds;
+use crate::seen::Seen;
 use crate::situation::Situation;
 use crate::trouble::trouble;
 use jiff::Timestamp;
@@ -134,38 +134,53 @@ pub fn observed(app: &WebApp, situation: &Situation<'_>, now: Timestamp) -> WebA
     status.phase = Some(phase(situation, before));
     let readiness = readiness(app, situation, &status, now);
     set_conditions(&mut status, app, readiness, now);
-    note_missing_kinds(&mut status, app, situation.seen.optional, now);
+    note_what_does_not_work(&mut status, app, situation.seen, now);
     status
 }
 
-/// Says what of the spec cannot be carried out because the cluster does not have the kind; gone when it can.
-fn note_missing_kinds(status: &mut WebAppStatus, app: &WebApp, there: OptionalKinds, now: Timestamp) {
-    let route = app.spec.route.is_some() && !there.gateway;
-    let monitoring = app.spec.monitoring.is_some() && !there.monitoring;
-    let notes = [
-        (
-            "Exposed",
-            route,
-            "GatewayMissing",
-            "the cluster has no HTTPRoute: install the Gateway API, or use spec.ingress instead of spec.route",
-        ),
-        (
-            "Monitored",
-            monitoring,
-            "PrometheusMissing",
-            "the cluster has no ServiceMonitor and PrometheusRule: install the Prometheus operator, or remove spec.monitoring",
-        ),
-    ];
-    for (kind, missing, reason, message) in notes {
-        if missing {
+/// What an application is told whose name and path are another's already.
+pub fn taken(app: &WebApp, seen: &Seen) -> Option<String> {
+    let (ingress, older) = (app.spec.ingress.as_ref()?, seen.taken_by.as_ref()?);
+    Some(format!(
+        "webapp {older} is older and has {}{} already, and which of the two answers is chance: choose another spec.ingress.host or path",
+        ingress.host, ingress.path
+    ))
+}
+
+/// Whether the status says already that the name is another's.
+pub fn says_taken(app: &WebApp, message: &str) -> bool {
+    let said = app.status.as_ref();
+    let exposed = said.and_then(|status| conditions::get(&status.conditions, "Exposed"));
+    exposed.is_some_and(|exposed| exposed.reason == HOST_TAKEN && exposed.message == message)
+}
+
+/// Says what of the spec cannot be carried out: the cluster does not have the kind, or another application was first. Gone
+/// when it can.
+fn note_what_does_not_work(status: &mut WebAppStatus, app: &WebApp, seen: &Seen, now: Timestamp) {
+    let route = app.spec.route.is_some() && !seen.optional.gateway;
+    let exposed = match taken(app, seen) {
+        Some(message) => Some((HOST_TAKEN, message)),
+        None => route.then(|| ("GatewayMissing", GATEWAY_MISSING.to_string())),
+    };
+    let monitoring = app.spec.monitoring.is_some() && !seen.optional.monitoring;
+    let monitored = monitoring.then(|| ("PrometheusMissing", PROMETHEUS_MISSING.to_string()));
+    for (kind, note) in [("Exposed", exposed), ("Monitored", monitored)] {
+        if let Some((reason, message)) = note {
             let generation = app.metadata.generation.unwrap_or_default();
-            let condition = Condition::new(kind, Status::False, reason, message.to_string(), now).observed(generation);
+            let condition = Condition::new(kind, Status::False, reason, message, now).observed(generation);
             conditions::set(&mut status.conditions, condition);
         } else {
             conditions::remove(&mut status.conditions, kind);
         }
     }
 }
+
+/// Why an application is not reached that another one stands in front of.
+pub const HOST_TAKEN: &str = "HostTaken";
+const GATEWAY_MISSING: &str =
+    "the cluster has no HTTPRoute: install the Gateway API, or use spec.ingress instead of spec.route";
+const PROMETHEUS_MISSING: &str =
+    "the cluster has no ServiceMonitor and PrometheusRule: install the Prometheus operator, or remove spec.monitoring";
 
 fn base(app: &WebApp) -> WebAppStatus {
     app.status.clone().unwrap_or_default()

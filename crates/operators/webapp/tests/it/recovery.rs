@@ -200,6 +200,24 @@ fn a_namespace_that_asks_for_more_is_named_with_the_field_to_set() {
 }
 
 #[test]
+fn a_name_that_an_older_application_has_is_told_until_it_is_free() {
+    let mut world = World::ready(json!({"image": "nginx:1.25", "ingress": {"host": "shop.example.com"}}));
+    let exposed = |world: &World| {
+        let conditions = &world.app.status.as_ref().unwrap().conditions;
+        stead_machinery::conditions::get(conditions, "Exposed").map(|found| found.reason.clone())
+    };
+    assert_eq!(exposed(&world), None);
+    world.seen.taken_by = Some("other/shop".to_string());
+    let told = |plan: &stead::Plan| plan.to_string().contains("HostTaken: webapp other/shop is older");
+    assert!(told(&world.look()));
+    assert_eq!(exposed(&world).as_deref(), Some("HostTaken"));
+    assert!(!told(&world.look()), "it was told already");
+    world.seen.taken_by = None;
+    world.look();
+    assert_eq!(exposed(&world), None);
+}
+
+#[test]
 fn a_kind_that_the_cluster_does_not_have_is_named_and_made_when_it_comes() {
     let mut world = World::ready(json!({"image": "nginx:1.25", "monitoring": {},
         "route": {"gateway": {"name": "door"}, "hostnames": ["shop.example.com"]}}));
