@@ -141,7 +141,7 @@ pub(super) fn mutating<K: Typed + Serialize>(
     Box::new(move |request| {
         // A deletion has no object to change. One that cannot be read is for others to refuse: the API server asks for
         // changes before it holds an object against its schema, and the schema names every mistake and its field.
-        let read = crate::decode::<Asked<K>>(request).and_then(|asked| Ok((asked, crate::decode(&request["object"])?)));
+        let read = asked(request).and_then(|asked| Ok((asked, crate::decode(&request["object"])?)));
         let (asked, mut object): (Asked<K>, K) = match read {
             Ok(read) => read,
             Err(error) => {
@@ -159,6 +159,19 @@ pub(super) fn mutating<K: Typed + Serialize>(
         match patch.is_empty() {
             true => json!({"allowed": true}),
             false => json!({"allowed": true, "patchType": "JSONPatch", "patch": base64(&patch)}),
+        }
+    })
+}
+
+/// A question. Only what an object shall be is changed: one that was stored before its kind knew better and cannot be read
+/// any more must not keep its successor from it.
+fn asked<K: Typed>(request: &Value) -> serde_json::Result<Asked<K>> {
+    crate::decode::<Asked<K>>(request).or_else(|error| {
+        let mut without = request.clone();
+        let old = without.as_object_mut().and_then(|fields| fields.remove("oldObject"));
+        match old {
+            Some(_) => crate::decode(&without),
+            None => Err(error),
         }
     })
 }

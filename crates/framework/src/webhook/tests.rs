@@ -69,6 +69,21 @@ async fn what_cannot_be_read_is_left_to_the_schema_and_refused_after_it() {
 }
 
 #[tokio::test]
+async fn an_object_that_replaces_an_unreadable_one_is_changed_as_any_other() {
+    let webhooks = Webhooks::new().mutate("/m", |object: &mut ConfigMap, asked: &Asked<ConfigMap>| {
+        assert!(asked.old_object.is_none(), "nobody can say what it was");
+        object.immutable = Some(true);
+        Ok(())
+    });
+    let mut request = request(json!({"metadata": {"name": "a"}}));
+    request["operation"] = json!("UPDATE");
+    request["oldObject"] = json!({"metadata": {"name": "a"}, "data": 7});
+    let answer = ask(webhooks, "/m", request).await;
+    assert_eq!(answer["allowed"], true);
+    assert_eq!(answer["patchType"], "JSONPatch");
+}
+
+#[tokio::test]
 async fn a_handler_that_panics_denies_its_own_request_only() {
     let webhooks = Webhooks::new().validate("/v", |_: &Asked<ConfigMap>| panic!("oh"));
     let answer = ask(webhooks, "/v", request(json!({"metadata": {"name": "a"}}))).await;
