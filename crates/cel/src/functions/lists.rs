@@ -2,7 +2,7 @@
 
 use super::{Call, strings};
 use crate::error::{Budget, EvalError};
-use crate::value::{List, Value, compare, contains, equal};
+use crate::value::{List, Value, compare, contains, equal, list_contains};
 use std::cmp::Ordering;
 
 pub fn implementation(name: &str) -> Option<Call> {
@@ -69,16 +69,17 @@ pub fn implementation(name: &str) -> Option<Call> {
         },
         "sets.contains" => |args| {
             let (a, b) = sets(args)?;
-            Ok(Value::Bool(subset(&b, &a)?))
+            Ok(Value::Bool(subset(b, a)?))
         },
         "sets.equivalent" => |args| {
             let (a, b) = sets(args)?;
-            Ok(Value::Bool(subset(&b, &a)? && subset(&a, &b)?))
+            Ok(Value::Bool(subset(b, a)? && subset(a, b)?))
         },
         "sets.intersects" => |args| {
             let (a, b) = sets(args)?;
-            for item in &a {
-                if contains(&b, item) {
+            for item in a.iter() {
+                // What cannot be compared is in no set, and says so here alone.
+                if list_contains(b, &item?).unwrap_or(false) {
                     return Ok(Value::Bool(true));
                 }
             }
@@ -99,18 +100,17 @@ fn items<'a>(args: &[Value<'a>]) -> Result<Vec<Value<'a>>, EvalError> {
     list(args)?.values()
 }
 
-type Pair<'a> = (Vec<Value<'a>>, Vec<Value<'a>>);
-
-fn sets<'a>(args: &[Value<'a>]) -> Result<Pair<'a>, EvalError> {
+fn sets<'v, 'a>(args: &'v [Value<'a>]) -> Result<(&'v List<'a>, &'v List<'a>), EvalError> {
     match args {
-        [Value::List(a), Value::List(b)] => Ok((a.values()?, b.values()?)),
+        [Value::List(a), Value::List(b)] => Ok((a, b)),
         _ => Err(EvalError::NoSuchOverload),
     }
 }
 
-fn subset(inner: &[Value<'_>], outer: &[Value<'_>]) -> Result<bool, EvalError> {
-    for item in inner {
-        if !contains(outer, item) {
+/// Whether a list has every item of another; an item that a list cannot say that of is an error, as with `in`.
+fn subset(inner: &List<'_>, outer: &List<'_>) -> Result<bool, EvalError> {
+    for item in inner.iter() {
+        if !list_contains(outer, &item?)? {
             return Ok(false);
         }
     }
