@@ -7,6 +7,7 @@ mod kubeconfig;
 mod listen;
 pub mod machine;
 mod parts;
+mod rivals;
 
 use super::connection;
 use crate::failure::{is_reader_gone, misuse};

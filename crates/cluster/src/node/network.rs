@@ -80,6 +80,11 @@ pub trait Network: Send + Sync + 'static {
         TcpStream::connect(to).await
     }
 
+    /// Connects to a port of a pod from within it, where it has a network of its own.
+    async fn connect_to_pod(&self, pod: &SandboxRecord, port: u16) -> io::Result<TcpStream> {
+        self.connect(pod.at(port)?).await
+    }
+
     /// A socket whose datagrams go to a pod, or to any other address, from where it can be reached.
     async fn datagrams_to(&self, to: SocketAddr) -> io::Result<UdpSocket> {
         datagrams(to).await

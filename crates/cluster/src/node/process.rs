@@ -190,10 +190,14 @@ impl Process {
         Some(folder.join(format!("{number}.log")))
     }
 
+    /// What is written down of a pod that has a sandbox.
+    pub fn sandbox(&self, uid: &str) -> Option<SandboxRecord> {
+        load(&self.pod_folder(uid).join("sandbox.json"))
+    }
+
     /// The address of a pod that has a sandbox.
     pub fn address(&self, uid: &str) -> Option<IpAddr> {
-        let record: SandboxRecord = load(&self.pod_folder(uid).join("sandbox.json"))?;
-        record.addresses.first().copied()
+        self.sandbox(uid)?.addresses.first().copied()
     }
 
     /// Whether a run of the container is alive.

@@ -4,7 +4,7 @@
 //! to the server without a network, through the same gate as everybody else, so that the audit log shows
 //! what they do.
 
-use super::identity;
+use super::{identity, rivals};
 use crate::failure::Hint;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -130,6 +130,13 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
         let dial = Arc::new(move |to: SocketAddr| pods.dial(to).unwrap_or_else(|| Box::pin(TcpStream::connect(to))));
         stead_webapp::WebAppOperator::add_with(&manager, Reach { dial, home: None });
         run(&mut running, "operators", manager, stop);
+        let (watcher, stop) = (client_of(gate, "system:stead:operators"), stop.clone());
+        running.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = rivals::look(watcher) => {}
+            }
+        });
     }
     Ok(running)
 }

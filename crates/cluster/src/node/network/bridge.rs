@@ -8,7 +8,7 @@ use super::held::{Held, hold};
 use super::range::Range;
 use super::spares::{Spare, Spares};
 use super::{Attached, Network, datagrams};
-use crate::node::process::spec::{ProcessId, Processes, load, store};
+use crate::node::process::spec::{ProcessId, Processes, SandboxRecord, load, store};
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -18,7 +18,7 @@ use rtnetlink::{Handle, LinkBridge, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio_util::sync::CancellationToken;
@@ -255,6 +255,13 @@ impl Network for Bridge {
         self.towards(to.ip(), TcpStream::connect(to)).await
     }
 
+    async fn connect_to_pod(&self, pod: &SandboxRecord, port: u16) -> io::Result<TcpStream> {
+        match pod.holder {
+            Some(holder) => connect_within(holder, port).await,
+            None => self.connect(pod.at(port)?).await,
+        }
+    }
+
     async fn datagrams_to(&self, to: SocketAddr) -> io::Result<UdpSocket> {
         self.towards(to.ip(), datagrams(to)).await
     }
@@ -281,6 +288,23 @@ impl Network for Bridge {
     async fn inside(&self, work: BoxFuture<'static, io::Result<()>>) -> io::Result<()> {
         run(&self.runtime, work).await
     }
+}
+
+/// Connects to a port of a pod from within it, as `localhost`: its programs may listen there alone, or ask that whoever
+/// comes is there.
+async fn connect_within(holder: ProcessId, port: u16) -> io::Result<TcpStream> {
+    let space = File::open(format!("/proc/{}/ns/net", holder.pid))?;
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    // A thread of its own, because a thread that has joined a namespace is of no use to anybody else.
+    std::thread::spawn(move || {
+        let hosts = [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+        ];
+        let connected = in_namespace(space, async || TcpStream::connect(&hosts[..]).await?.into_std());
+        let _ = sender.send(connected);
+    });
+    TcpStream::from_std(receiver.await.map_err(io::Error::other)??)
 }
 
 /// Gives the machine of a sandbox its name.

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -213,6 +213,13 @@ pub struct SandboxRecord {
 }
 
 impl SandboxRecord {
+    /// Where a port of the pod is.
+    pub fn at(&self, port: u16) -> io::Result<SocketAddr> {
+        let address = self.addresses.first();
+        let address = address.ok_or_else(|| io::Error::other("the pod has no address"))?;
+        Ok(SocketAddr::new(*address, port))
+    }
+
     /// The record at this place, if its pod still has its addresses.
     pub fn attached(path: &Path) -> Option<SandboxRecord> {
         load::<SandboxRecord>(path).filter(|record| !record.detached)

@@ -7,12 +7,12 @@
 use super::spdy::{Stream, Writer};
 use super::upgrade::{Agreed, Connection, Socket, Spoken};
 use super::{Body, Parameters, Process, StatusCode, text};
+use crate::node::process::spec::SandboxRecord;
 use futures::{SinkExt, StreamExt};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -41,7 +41,7 @@ pub fn upgrade(
         .flat_map(|list| list.split(','))
         .filter_map(|port| port.parse().ok())
         .collect();
-    let Some(address) = process.address(uid) else {
+    let Some(pod) = process.sandbox(uid) else {
         return text(StatusCode::BAD_REQUEST, "the pod has no address");
     };
     let agreed = match Agreed::on(&mut request, &SPOKEN) {
@@ -51,10 +51,10 @@ pub fn upgrade(
     let (answer, connection) = agreed.start();
     tokio::spawn(async move {
         match connection.await {
-            Some(Connection::Streams(streams)) => pairs(&process, streams, address).await,
+            Some(Connection::Streams(streams)) => pairs(&process, streams, pod).await,
             Some(Connection::Channels(socket, _)) => {
                 let count = ports.len().min(MOST_PORTS);
-                channels(&process, *socket, address, &ports[..count]).await;
+                channels(&process, *socket, &pod, &ports[..count]).await;
             }
             None => {}
         }
@@ -63,7 +63,8 @@ pub fn upgrade(
 }
 
 /// Serves pairs of streams until the client is gone.
-async fn pairs(process: &Arc<Process>, mut streams: mpsc::Receiver<Stream>, address: IpAddr) {
+async fn pairs(process: &Arc<Process>, mut streams: mpsc::Receiver<Stream>, pod: SandboxRecord) {
+    let pod = Arc::new(pod);
     let mut waiting: HashMap<String, Stream> = HashMap::new();
     while let Some(stream) = streams.recv().await {
         let Ok(port) = stream.header("port").parse::<u16>() else {
@@ -84,9 +85,9 @@ async fn pairs(process: &Arc<Process>, mut streams: mpsc::Receiver<Stream>, addr
             "data" => (stream, other),
             _ => (other, stream),
         };
-        let process = process.clone();
+        let (process, pod) = (process.clone(), pod.clone());
         tokio::spawn(async move {
-            if let Err(problem) = connect(&process, data, SocketAddr::new(address, port)).await {
+            if let Err(problem) = connect(&process, data, &pod, port).await {
                 let words = format!("error forwarding port {port} to the pod: {problem}");
                 let _ = error.writer.send(words.as_bytes()).await;
             }
@@ -96,8 +97,8 @@ async fn pairs(process: &Arc<Process>, mut streams: mpsc::Receiver<Stream>, addr
 }
 
 /// One connection to the pod, for as long as either side has something to say.
-async fn connect(process: &Process, mut data: Stream, to: SocketAddr) -> io::Result<()> {
-    let connected = process.network.connect(to).await;
+async fn connect(process: &Process, mut data: Stream, pod: &SandboxRecord, port: u16) -> io::Result<()> {
+    let connected = process.network.connect_to_pod(pod, port).await;
     let (mut reader, mut writer) = match connected {
         Ok(stream) => TcpStream::into_split(stream),
         Err(error) => {
@@ -130,7 +131,7 @@ async fn copy_back(from: &mut (impl tokio::io::AsyncRead + Unpin), to: &Writer) 
     let _ = to.end().await;
 }
 
-async fn channels(process: &Arc<Process>, socket: Socket, address: IpAddr, ports: &[u16]) {
+async fn channels(process: &Arc<Process>, socket: Socket, pod: &SandboxRecord, ports: &[u16]) {
     let (mut sink, mut source) = socket.split();
     let (sender, mut outgoing) = mpsc::channel::<Vec<u8>>(32);
     tokio::spawn(async move {
@@ -150,7 +151,7 @@ async fn channels(process: &Arc<Process>, socket: Socket, address: IpAddr, ports
                 return;
             }
         }
-        match process.network.connect(SocketAddr::new(address, *port)).await {
+        match process.network.connect_to_pod(pod, *port).await {
             Ok(stream) => {
                 let (mut reader, writer) = stream.into_split();
                 let sender = sender.clone();
