@@ -103,6 +103,15 @@ fn three_operator_pods_elect_one_leader_and_another_takes_over_when_its_pod_is_k
     let label = "jsonpath={.metadata.labels.app\\.kubernetes\\.io/instance}";
     assert_eq!(up.run(&["get", "webapp", "hello", "-o", label]), "hello");
     up.run(&["wait", "webapp/hello", "--for=condition=Ready", "--timeout=120s"]);
+    // It tells those on its own machine only: the question has to come from within its pod.
+    let mut explain = command(&binary, up.place.path());
+    explain
+        .env("KUBECONFIG", &up.kubeconfig)
+        .args(["explain", "webapp", "hello"]);
+    let explained = explain.output().expect("the binary starts");
+    let [told, notes] = [explained.stdout, explained.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(told.starts_with("default/hello (controller webapp)"), "{told}{notes}");
+    assert_eq!(notes, "", "nobody else was asked");
 
     up.run(&[
         "delete",

@@ -17,6 +17,15 @@ spec:
     command: [sh, -c, 'echo begun; n=0; while sleep 1; do n=$((n+1)); echo tick $n; done']
 ";
 
+/// A server that nobody reaches from outside of its pod.
+const RECLUSE: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: recluse}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{name: c, image: stead/hello, env: [{name: STEAD_LISTEN, value: 127.0.0.1}]}]
+";
+
 /// A program that reads lines and answers them, on a terminal or on pipes.
 fn reader(name: &str, tty: &str) -> String {
     format!(
@@ -184,7 +193,9 @@ fn ports_of_pods_services_and_deployments_are_forwarded() {
     up.run(&["create", "deployment", "web", "--image=stead/hello", "--port=8080"]);
     up.run(&["expose", "deployment", "web", "--port=80", "--target-port=8080"]);
     up.run(&["rollout", "status", "deployment/web", "--timeout=60s"]);
-    for target in ["deployment/web", "service/web"] {
+    up.apply(RECLUSE);
+    ready(&up, "pod/recluse");
+    for target in ["deployment/web", "service/web", "pod/recluse"] {
         let remote = if target.starts_with("service") { ":80" } else { ":8080" };
         let forward = up
             .kubectl(&["port-forward", target, remote])
