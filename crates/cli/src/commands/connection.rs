@@ -178,8 +178,8 @@ mod tests {
         let (text, hint) = crate::failure::describe(&Err::<(), _>(unusable(&missing)).hint(WHAT_TO_DO).unwrap_err());
         assert_eq!(text, "no cluster is configured: there is no kubeconfig /none");
         assert_eq!(hint.as_deref(), Some(WHAT_TO_DO));
-        let closed = KubeconfigError::ReadConfig(ErrorKind::PermissionDenied.into(), "/root/x".into());
+        let closed = KubeconfigError::ReadConfig(ErrorKind::PermissionDenied.into(), "/closed".into());
         let text = crate::failure::told(&unusable(&closed));
-        assert_eq!(text, "cannot read the kubeconfig /root/x: permission denied");
+        assert_eq!(text, "cannot read the kubeconfig /closed: permission denied");
     }
 }
