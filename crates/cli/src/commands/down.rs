@@ -10,7 +10,7 @@ use clap::Args;
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use stead_cluster::node::process::end_all;
+use stead_cluster::node::process::{end_all, users};
 
 /// Clear away what ended clusters left behind
 #[derive(Args)]
@@ -31,6 +31,9 @@ enum Life {
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
+    // Containers leave directories that even their owner cannot look into. Signals reach them from any namespace, so
+    // that it may be a new one; and where users may make none, no container has left such things.
+    let _ = users::become_root(Path::new(""));
     if let Some(data) = &arguments.data {
         if !data.is_dir() {
             return Err(anyhow!("there is no cluster in {}", data.display())).hint("check the directory");

@@ -19,7 +19,7 @@ use stead_cluster::node::process::images::store::Store;
   stead image pull docker.io/library/nginx:1.29
   stead image list
 
-Containers of such images run in their own root, which takes the rights of root.")]
+Containers of such images run in their own root, which takes root or user namespaces.")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

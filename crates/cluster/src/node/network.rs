@@ -1,6 +1,6 @@
 //! The network of pods: the place where a network driver attaches.
 //!
-//! Where the user may (root), every pod has a network namespace and an address on a bridge. The bridge is in a
+//! Where the user may (root, also of a user namespace), every pod has a network namespace and an address on a bridge. The bridge is in a
 //! namespace of the cluster's own, without a way out: no packet for a pod can leave by the machine's routes.
 //! Elsewhere pods share the machine's network, with one loopback address each.
 

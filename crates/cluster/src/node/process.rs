@@ -30,6 +30,7 @@ pub mod spec;
 pub mod terminal;
 mod trust;
 mod usage;
+pub mod users;
 pub mod volumes;
 mod web;
 

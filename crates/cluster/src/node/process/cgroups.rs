@@ -4,6 +4,7 @@
 //! without limits gets no group, and where groups may not be written the node says that limits are not enforced.
 
 use crate::node::shape::Whole;
+use nix::unistd::{AccessFlags, access};
 use std::io;
 use std::path::{Path, PathBuf};
 use stead_machinery::quantity::Quantity;
@@ -150,7 +151,8 @@ fn group_of<'a>(own: &'a str, controller: &str) -> &'a str {
 fn make(place: &Path) -> io::Result<()> {
     match std::fs::create_dir(place) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        // Somebody else may have made it.
+        _ => Ok(access(place, AccessFlags::W_OK)?),
     }
 }
 
