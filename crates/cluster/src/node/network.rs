@@ -9,6 +9,8 @@ mod held;
 mod spares;
 
 use super::process::spec::{Processes, SandboxRecord};
+use super::process::users::Standing;
+use super::registration::Ground;
 use bridge::Bridge;
 use held::Held;
 use parking_lot::Mutex;
@@ -109,14 +111,12 @@ impl Network {
         Network::Loopback(Addresses::new(Ipv4Addr::new(127, 18, 0, 2), 0xfff0))
     }
 
-    /// What this network can and cannot do, in a sentence for people.
-    pub fn describe(&self) -> &'static str {
-        match self {
-            Network::Bridge(_) => "Pods have network namespaces of their own.",
-            Network::Loopback(_) => {
-                "Pods share the machine's network, one loopback address each: two pods cannot both listen on all \
-                 addresses of one port, cluster addresses of Services are not reachable, and volumes are not mounted."
-            }
+    /// What pods stand on, where this process has these rights.
+    pub fn ground(&self, standing: Standing) -> Ground {
+        match (self, standing) {
+            (Network::Bridge(_), Standing::Mapped) => Ground::UserNamespace,
+            (Network::Bridge(_), Standing::Root | Standing::Ordinary) => Ground::Namespaces,
+            (Network::Loopback(_), _) => Ground::Machine,
         }
     }
 

@@ -25,6 +25,7 @@ mod reach;
 mod root;
 mod sandboxes;
 mod seccomp;
+mod shared;
 mod shim;
 pub mod spec;
 pub mod terminal;

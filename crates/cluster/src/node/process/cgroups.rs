@@ -97,6 +97,21 @@ impl Cgroups {
         }
     }
 
+    /// Resources whose limits are not enforced.
+    pub fn unlimited(&self) -> Vec<&'static str> {
+        match self {
+            Cgroups::Unified(_) => Vec::new(),
+            Cgroups::Separate { memory, cpu } => {
+                let missing = [("memory", memory.is_none()), ("cpu", cpu.is_none())];
+                missing
+                    .into_iter()
+                    .filter_map(|(name, none)| none.then_some(name))
+                    .collect()
+            }
+            Cgroups::Absent => vec!["memory", "cpu"],
+        }
+    }
+
     /// Makes the groups for one run of a container, and gives those that its processes must join.
     pub fn prepare(&self, pod: &str, run: &str, limits: Limits) -> io::Result<Vec<PathBuf>> {
         if limits == Limits::default() {
