@@ -144,7 +144,7 @@ pub fn try_namespaces(arguments: &[String]) -> ExitCode {
 
 fn try_outside() -> io::Result<bool> {
     let named = |what: &'static str| move |error: io::Error| io::Error::other(format!("{what}: {error}"));
-    enter_as(0, 0).map_err(named("user namespaces are refused"))?;
+    enter_as(0, 0).map_err(named("user namespaces are refused (see user.max_user_namespaces)"))?;
     let spaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWIPC
