@@ -8,9 +8,10 @@ use crate::terminal::say;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use stead_cluster::node::process::images::registry::Keys;
 use stead_cluster::node::process::images::store::Store;
+use stead_cluster::node::process::users;
 
 /// Load images from archives, pull them from registries, and list them
 #[derive(Args)]
@@ -55,6 +56,10 @@ enum Command {
 
 pub fn run(arguments: Arguments) -> Result<()> {
     let images = Store::new(places::images()?);
+    if !matches!(arguments.command, Command::List { .. }) {
+        // The files of an image are for many users, as far as this user may give them any.
+        let _ = users::become_root(Path::new(""));
+    }
     match arguments.command {
         Command::Load { archive } => {
             let names = images

@@ -34,8 +34,8 @@ pub fn of(shape: &Shape<'_>, isolation: &Isolation) -> Option<Word> {
     };
     match isolation.ground {
         Ground::Namespaces => None,
-        Ground::UserNamespace => {
-            let message = format!("{}{also}", Ground::UserNamespace.describe());
+        ground @ (Ground::UserNamespace | Ground::UserRange) => {
+            let message = format!("{}{also}", ground.describe());
             Some(match unmet.is_empty() {
                 true => Word::Given {
                     reason: "UserNamespace",
@@ -64,7 +64,8 @@ fn unmet(shape: &Shape<'_>, isolation: &Isolation) -> Vec<String> {
             unmet.push(format!("its limit of {resource} (control groups may not be written)"));
         }
     }
-    let security = shape.spec.security_context.as_ref();
+    let has_groups = matches!(isolation.ground, Ground::Namespaces | Ground::UserRange);
+    let security = shape.spec.security_context.as_ref().filter(|_| !has_groups);
     if security.is_some_and(|security| security.fs_group.is_some()) {
         unmet.push("fsGroup (its volumes are the user's own, as its processes are)".to_owned());
     }

@@ -9,7 +9,7 @@ mod held;
 mod spares;
 
 use super::process::spec::{Processes, SandboxRecord};
-use super::process::users::Standing;
+use super::process::users::{Standing, Users};
 use super::registration::Ground;
 use bridge::Bridge;
 use held::Held;
@@ -114,7 +114,8 @@ impl Network {
     /// What pods stand on, where this process has these rights.
     pub fn ground(&self, standing: Standing) -> Ground {
         match (self, standing) {
-            (Network::Bridge(_), Standing::Mapped) => Ground::UserNamespace,
+            (Network::Bridge(_), Standing::Mapped(Users::Own)) => Ground::UserNamespace,
+            (Network::Bridge(_), Standing::Mapped(Users::Range)) => Ground::UserRange,
             (Network::Bridge(_), Standing::Root | Standing::Ordinary) => Ground::Namespaces,
             (Network::Loopback(_), _) => Ground::Machine,
         }

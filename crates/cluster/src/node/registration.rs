@@ -76,6 +76,8 @@ pub enum Ground {
     Namespaces,
     /// Namespaces that an ordinary user has made, as root of a user namespace.
     UserNamespace,
+    /// The same, with a range of users beside his own.
+    UserRange,
     /// Nothing of their own.
     Machine,
 }
@@ -88,6 +90,9 @@ impl Ground {
             Ground::UserNamespace => {
                 "Pods have namespaces of their own, made by an ordinary user: all files of a container are one user's, \
                  whatever it runs as, and no process can become another user."
+            }
+            Ground::UserRange => {
+                "Pods have namespaces of their own, made by an ordinary user, with the users that /etc/subuid gives to him."
             }
             Ground::Machine => {
                 "Pods share the machine's network, one loopback address each: two pods cannot both listen on all \

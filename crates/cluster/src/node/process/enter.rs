@@ -7,7 +7,8 @@ use super::entry::VERB;
 use super::furnish::OWN_BINARY;
 use super::shim::strange;
 use super::spec::{RunSpec, load};
-use super::{cgroups, powers, terminal, users};
+use super::users::{self, Standing, Users};
+use super::{cgroups, powers, terminal};
 use nix::sched::{CloneFlags, setns};
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -39,7 +40,7 @@ fn run(arguments: &[String]) -> io::Result<u8> {
         own.as_path()
     };
     // Known now: afterwards this process is not in the /proc that it sees.
-    let standing = users::standing();
+    let mut standing = users::standing();
     cgroups::join(&spec.cgroups)?;
     if spec.inside.is_some() {
         // All are opened before any is joined: afterwards /proc is the container's.
@@ -55,6 +56,10 @@ fn run(arguments: &[String]) -> io::Result<u8> {
         let mut opened = Vec::new();
         for (name, flag) in spaces {
             opened.extend(strange(pid, name)?.map(|file| (file, flag)));
+        }
+        if opened.iter().any(|(_, flag)| *flag == CloneFlags::CLONE_NEWUSER) {
+            // Such a namespace is for one user: see `users::make_possible`.
+            standing = Standing::Mapped(Users::Own);
         }
         for (file, flag) in opened {
             setns(file, flag)?;

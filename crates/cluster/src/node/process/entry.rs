@@ -23,6 +23,7 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
         "hello" => hello::main(),
         "pause" => hold::pause(),
         "reap" => hold::reap(),
+        "map-users" => users::range::map(rest),
         "try-namespaces" => users::try_namespaces(rest),
         "agnhost" => agnhost::main(rest),
         _ => ExitCode::from(2),

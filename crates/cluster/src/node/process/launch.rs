@@ -181,7 +181,7 @@ impl Process {
             },
             user,
             group,
-            groups: powers::groups(pod_security),
+            groups: users::existing(powers::groups(pod_security)),
             powers: powers::kept(security),
             gain: powers::gain(security),
             calls: seccomp::calls(security, pod_security).map_err(config_error)?,

@@ -94,7 +94,7 @@ pub fn take(spec: &RunSpec, standing: Standing) -> io::Result<()> {
     }
     let groups: Vec<Gid> = spec.groups.iter().copied().map(Gid::from_raw).collect();
     // A user who is root by a namespace of his own keeps the groups that he has: see `lacks`.
-    if standing == Standing::Root {
+    if standing.has_others() {
         setgroups(&groups)?;
     }
     if let Some(kept) = &spec.powers {

@@ -38,7 +38,7 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     let standing = users::standing();
     let mut layered = vec![PathBuf::from("/")];
     match &inside.image {
-        None if standing == Standing::Mapped => {
+        None if matches!(standing, Standing::Mapped(_)) => {
             // A root has to be a mount, which a directory is that is mounted on itself.
             mount(Some(&root), &root, NONE, MsFlags::MS_BIND, NONE)?;
             let mut patches = Patches {
@@ -89,7 +89,7 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     std::fs::create_dir_all(&target)?;
     match (inside.processes, standing) {
         // Those of the machine are shown as it shows them: only its own root may mount them once more.
-        (Processes::Host, Standing::Mapped) => bind(Path::new("/proc"), &target, Access::ReadWrite)?,
+        (Processes::Host, Standing::Mapped(_)) => bind(Path::new("/proc"), &target, Access::ReadWrite)?,
         _ => mount(Some("proc"), &target, Some("proc"), MsFlags::empty(), NONE)?,
     }
     if inside.kernel == Kernel::Guarded {
@@ -114,7 +114,7 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
 pub fn layers(lower: &Path, upper: &Path, work: &Path) -> String {
     // Notes on files that only the machine's root may make are made as every user may.
     let notes = match users::standing() {
-        Standing::Mapped => ",userxattr",
+        Standing::Mapped(_) => ",userxattr",
         Standing::Root | Standing::Ordinary => "",
     };
     let [lower, upper, work] = [lower, upper, work].map(Path::display);

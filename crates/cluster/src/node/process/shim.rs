@@ -7,8 +7,7 @@
 use super::attach::{Audience, Keyboard, Piece};
 use super::log::{Log, Stream};
 use super::spec::{ExitRecord, Input, Memory, ProcessId, Processes, RunSpec, Screen, StartRecord, load, store};
-use super::users::{self, Standing};
-use super::{cgroups, powers, root, terminal};
+use super::{cgroups, powers, root, terminal, users};
 use jiff::Timestamp;
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
@@ -230,11 +229,8 @@ fn init(spec: &RunSpec) -> io::Result<()> {
 }
 
 fn become_user(spec: &RunSpec) -> io::Result<()> {
-    let standing = users::standing();
-    if standing == Standing::Mapped {
-        // Before powers are given up: in a new user namespace a process has them all again.
-        users::make_possible(spec.user, spec.group)?;
-    }
+    // Before powers are given up: in a new user namespace a process has them all again.
+    let standing = users::make_possible(spec.user, spec.group)?;
     powers::take(spec, standing)
 }
 

@@ -1,17 +1,21 @@
 //! Root's rights for an ordinary user: a user namespace in which the user's own number is root's.
 //!
 //! Whoever is root there may make network, mount and PID namespaces as root does, and no more of the machine than the
-//! user may: files are the user's, and signals from outside reach every process. One number is all that is mapped, so a
-//! container that is to run as another user gets a namespace of its own below, where the same one has that number.
+//! user may: files are the user's, and signals from outside reach every process. Where an administrator has given the
+//! user a range of numbers, those are mapped too. A container that is to run as a user who is not mapped gets a namespace
+//! of its own below, in which the one who is has that number.
 //!
 //! The namespace lives in its processes, as all others do. Whoever comes back to pods that run joins theirs: from a
 //! second one beside it nothing of them could be reached.
+
+pub mod range;
 
 use super::entry::VERB;
 use super::spec::{ProcessId, SandboxRecord, load};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
+use range::Range;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,6 +26,9 @@ const GROUPS: &str = "/proc/self/gid_map";
 /// How many users a machine has.
 const ALL: u64 = u32::MAX as u64;
 const NONE: Option<&str> = None;
+/// What is tried: a namespace with a range of users, or with one's own.
+const RANGE: &str = "range";
+const OWN: &str = "own";
 
 /// What this process may do on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +36,17 @@ pub enum Standing {
     /// The machine's own root.
     Root,
     /// Root of a user namespace: an ordinary user outside of it.
-    Mapped,
+    Mapped(Users),
     Ordinary,
+}
+
+/// Who exists in a user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// One's own number, as root's.
+    Own,
+    /// Others too: files can be given away, and processes become others.
+    Range,
 }
 
 /// What this process may do on the machine, as the kernel says.
@@ -43,7 +59,18 @@ pub fn standing() -> Standing {
 
 fn standing_of_root(map: &str) -> Standing {
     let known: u64 = ranges(map).map(|(_, _, count)| count).sum();
-    if known < ALL { Standing::Mapped } else { Standing::Root }
+    match known {
+        ALL.. => Standing::Root,
+        0 | 1 => Standing::Mapped(Users::Own),
+        _ => Standing::Mapped(Users::Range),
+    }
+}
+
+impl Standing {
+    /// Whether this process can become others, and give files to them.
+    pub fn has_others(self) -> bool {
+        matches!(self, Standing::Root | Standing::Mapped(Users::Range))
+    }
 }
 
 /// This user's number as the machine counts, also inside of a namespace.
@@ -77,25 +104,53 @@ pub fn become_root(folder: &Path) -> io::Result<()> {
     if let Some(space) = space_left_in(folder) {
         return Ok(setns(space, CloneFlags::CLONE_NEWUSER)?);
     }
-    // What a kernel refuses shows only after the step that cannot be taken back: somebody else tries first.
-    let tried = Command::new("/proc/self/exe")
-        .args([VERB, "try-namespaces"])
-        .stdin(Stdio::null())
-        .output()?;
-    if !tried.status.success() {
-        let why = String::from_utf8_lossy(&tried.stderr);
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why.trim()));
+    let range = Range::given();
+    if let Some(range) = range.filter(|_| tried(RANGE).is_ok()) {
+        return range.enter();
     }
+    tried(OWN)?;
     enter_as(0, 0)
 }
 
-/// Sees to it that this process can be that user and group, where one number is all that is mapped: in a namespace of
-/// its own, in which that one has these.
-pub fn make_possible(user: Option<u32>, group: Option<u32>) -> io::Result<()> {
-    match (user.unwrap_or(0), group.unwrap_or(0)) {
-        (0, 0) => Ok(()),
-        (user, group) => enter_as(user, group),
+/// What a kernel refuses shows only after the step that cannot be taken back: somebody else tries first.
+fn tried(what: &str) -> io::Result<()> {
+    let tried = Command::new("/proc/self/exe")
+        .args([VERB, "try-namespaces", what])
+        .stdin(Stdio::null())
+        .output()?;
+    if tried.status.success() {
+        return Ok(());
     }
+    let why = String::from_utf8_lossy(&tried.stderr);
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why.trim()))
+}
+
+/// Sees to it that this process can be that user and group: where one of them is not mapped, in a namespace of its own,
+/// in which its own user and group have these numbers. Says what it may do then.
+pub fn make_possible(user: Option<u32>, group: Option<u32>) -> io::Result<Standing> {
+    let standing = standing();
+    let (user, group) = (user.unwrap_or(0), group.unwrap_or(0));
+    let known = is_known(&read(USERS), user) && is_known(&read(GROUPS), group);
+    if known || !matches!(standing, Standing::Mapped(_)) {
+        return Ok(standing);
+    }
+    enter_as(user, group)?;
+    Ok(Standing::Mapped(Users::Own))
+}
+
+fn is_known(map: &str, number: u32) -> bool {
+    ranges(map).any(|(inside, _, count)| (inside..inside + count).contains(&u64::from(number)))
+}
+
+/// Whether files and processes can be given to this group.
+pub fn has_group(group: u32) -> bool {
+    standing().has_others() && is_known(&read(GROUPS), group)
+}
+
+/// Those groups that exist here: what is lacking, the pod's condition says.
+pub fn existing(mut groups: Vec<u32>) -> Vec<u32> {
+    groups.retain(|group| has_group(*group));
+    groups
 }
 
 /// The user namespace of pods that an earlier agent left running in this folder.
@@ -128,9 +183,11 @@ fn read(path: &str) -> String {
 
 /// Does once all that pods need of a user namespace, and says on standard error what is refused.
 pub fn try_namespaces(arguments: &[String]) -> ExitCode {
-    let tried = match arguments.first() {
-        None => try_outside(),
+    let tried = match arguments.first().map(String::as_str) {
+        Some(RANGE) => try_outside(|| Range::given().map_or(Ok(()), Range::enter)),
+        Some(OWN) => try_outside(|| enter_as(0, 0)),
         Some(place) => mounted("proc", Path::new(place), NONE).map(|()| true),
+        None => Ok(false),
     };
     match tried {
         Ok(true) => ExitCode::SUCCESS,
@@ -142,9 +199,9 @@ pub fn try_namespaces(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn try_outside() -> io::Result<bool> {
+fn try_outside(enter: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
     let named = |what: &'static str| move |error: io::Error| io::Error::other(format!("{what}: {error}"));
-    enter_as(0, 0).map_err(named("user namespaces are refused (see user.max_user_namespaces)"))?;
+    enter().map_err(named("user namespaces are refused (see user.max_user_namespaces)"))?;
     let spaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWIPC
@@ -183,11 +240,13 @@ mod tests {
         let machine = "         0          0 4294967295\n";
         let own = "         0       1000          1\n";
         assert_eq!(standing_of_root(machine), Standing::Root);
-        assert_eq!(standing_of_root(own), Standing::Mapped);
+        assert_eq!(standing_of_root(own), Standing::Mapped(Users::Own));
+        assert!(is_known(own, 0) && !is_known(own, 1000));
         assert_eq!(outside(machine, 7), 7);
         assert_eq!(outside(own, 0), 1000);
         let more = "0 1000 1\n1 100000 65536\n";
         assert_eq!(outside(more, 999), 100_998);
-        assert_eq!(standing_of_root(more), Standing::Mapped);
+        assert_eq!(standing_of_root(more), Standing::Mapped(Users::Range));
+        assert!(is_known(more, 999) && !is_known(more, 70_000));
     }
 }

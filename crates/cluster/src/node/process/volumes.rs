@@ -8,7 +8,7 @@ mod ownership;
 pub mod tokens;
 
 use super::environment::{Sources, field, resource};
-use super::users::{self, Standing};
+use super::users;
 use crate::controllers::volumes::protection;
 use crate::node::runtime::RuntimeError;
 use crate::node::shape::Shape;
@@ -157,7 +157,7 @@ impl Volumes<'_> {
 
     /// Gives a volume that pods write to the pod's group. Only root can give files away.
     async fn share(&self, place: &Path) -> Result<(), RuntimeError> {
-        let Some(group) = self.group().filter(|_| users::standing() == Standing::Root) else {
+        let Some(group) = self.group().filter(|group| users::has_group(*group)) else {
             return Ok(());
         };
         let own = place.to_owned();
@@ -401,7 +401,7 @@ fn write(place: &Path, files: &Files, group: Option<u32>) -> std::io::Result<()>
             std::fs::create_dir_all(parent)?;
         }
         std::fs::write(&target, content)?;
-        let shared = group.filter(|_| users::standing() == Standing::Root);
+        let shared = group.filter(|group| users::has_group(*group));
         std::os::unix::fs::chown(&target, None, shared)?;
         let mode = mode | if shared.is_some() { 0o440 } else { 0 };
         std::fs::set_permissions(&target, std::fs::Permissions::from_mode(mode))?;

@@ -22,7 +22,7 @@ pub fn system(root: &Path, kernel: Kernel) -> io::Result<()> {
     }
     match users::standing() {
         // Without what is mounted in it the machine's may be had by its own root only; the pod's own is new.
-        Standing::Mapped => new_system(&target)?,
+        Standing::Mapped(_) => new_system(&target)?,
         Standing::Root | Standing::Ordinary => mount(Some("/sys"), &target, NONE, MsFlags::MS_BIND, NONE)?,
     }
     let groups = Path::new("/sys/fs/cgroup");
