@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use stead_cluster::node::process::users;
 
 /// `$XDG_DATA_HOME/stead`, where a durable cluster is unless `--data` says otherwise.
 pub fn data() -> Result<PathBuf> {
@@ -43,7 +44,7 @@ fn kubeconfigs() -> Vec<PathBuf> {
 pub fn runtime() -> Result<PathBuf> {
     let directory = match absolute("XDG_RUNTIME_DIR").filter(|directory| directory.is_dir()) {
         Some(base) => base.join("stead"),
-        None => std::env::temp_dir().join(format!("stead-{}", nix::unistd::getuid())),
+        None => std::env::temp_dir().join(format!("stead-{}", users::number_outside())),
     };
     // In a directory that all can write to, somebody else may have been there first, and left a link.
     if fs::symlink_metadata(&directory).is_ok_and(|found| found.is_symlink()) {

@@ -9,6 +9,7 @@ pub mod events;
 pub mod fault;
 mod follow;
 pub mod hollow;
+pub mod lacks;
 pub mod network;
 pub mod plan;
 pub mod process;
@@ -121,8 +122,10 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
     let cgroups = process::cgroups::Cgroups::find();
     let mut doors = Vec::new();
     for node in &mut nodes {
-        node.isolation.network = network.describe().to_owned();
         node.pod_range = network.pod_range();
+        node.isolation.ground = network.ground(process::users::standing());
+        node.isolation.unlimited = cgroups.unlimited();
+        node.isolation.network = format!("{}{}", node.isolation.ground.describe(), network.note());
         node.isolation.limits = cgroups.describe().to_owned();
         if let Some(serving) = &serving {
             let first = serving.listener.local_addr()?;

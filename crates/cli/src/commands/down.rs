@@ -10,7 +10,7 @@ use clap::Args;
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use stead_cluster::node::process::end_all;
+use stead_cluster::node::process::{end_all, kill_all, users};
 
 /// Clear away what ended clusters left behind
 #[derive(Args)]
@@ -30,38 +30,76 @@ enum Life {
     Ended(Option<File>),
 }
 
+/// What is left of a cluster that has ended.
+struct Remains {
+    place: PathBuf,
+    /// Whether its directory goes too.
+    data: Data,
+    _lock: Option<File>,
+}
+
+/// What becomes of the data of a cluster.
+#[derive(PartialEq, Eq)]
+enum Data {
+    Stays,
+    Goes,
+}
+
 pub fn run(arguments: &Arguments) -> Result<()> {
-    if let Some(data) = &arguments.data {
-        if !data.is_dir() {
-            return Err(anyhow!("there is no cluster in {}", data.display())).hint("check the directory");
-        }
-        return match life(data)? {
-            Life::Running => Err(anyhow!("the cluster in {} is running", data.display()))
-                .hint("stop its `stead up` first, with Ctrl-C or SIGTERM"),
-            Life::Ended(_lock) => {
-                end_all(&data.join("nodes"));
-                Ok(())
-            }
-        };
+    let remains = match &arguments.data {
+        Some(data) => vec![named(data)?],
+        None => all()?,
+    };
+    // Outside, a user may end whatever runs in his namespaces, as whomever. Inside, he may remove what those have left,
+    // also what is closed to its owner; where he may make no namespaces, there is no such thing.
+    for left in &remains {
+        kill_all(&left.place.join("nodes"));
     }
-    let runtime = places::runtime()?;
-    for place in folders(&runtime)? {
-        let ours = place
-            .file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"ephemeral-"));
-        if ours && let Life::Ended(_lock) = life(&place)? {
-            end_all(&place.join("nodes"));
-            std::fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
-        }
-    }
-    // Of a durable cluster, and of nodes that joined another, only what runs goes; the data stays.
-    let data = places::data()?;
-    for place in folders(&data.join("joined"))?.into_iter().chain([data]) {
-        if let Life::Ended(_lock) = life(&place)? {
-            end_all(&place.join("nodes"));
+    let _ = users::become_root(Path::new(""));
+    for left in &remains {
+        end_all(&left.place.join("nodes"));
+        if left.data == Data::Goes {
+            std::fs::remove_dir_all(&left.place).with_context(|| format!("cannot remove {}", left.place.display()))?;
         }
     }
     Ok(())
+}
+
+/// The cluster in a directory, which must have ended.
+fn named(data: &Path) -> Result<Remains> {
+    if !data.is_dir() {
+        return Err(anyhow!("there is no cluster in {}", data.display())).hint("check the directory");
+    }
+    match life(data)? {
+        Life::Running => Err(anyhow!("the cluster in {} is running", data.display()))
+            .hint("stop its `stead up` first, with Ctrl-C or SIGTERM"),
+        Life::Ended(lock) => Ok(Remains {
+            place: data.to_owned(),
+            data: Data::Stays,
+            _lock: lock,
+        }),
+    }
+}
+
+/// Every cluster of this user that has ended.
+fn all() -> Result<Vec<Remains>> {
+    let runtime = folders(&places::runtime()?)?.into_iter().filter(|place| {
+        let name = place.file_name();
+        name.is_some_and(|name| name.as_encoded_bytes().starts_with(b"ephemeral-"))
+    });
+    // Of a durable cluster, and of nodes that joined another, only what runs goes; the data stays.
+    let data = places::data()?;
+    let durable = folders(&data.join("joined"))?.into_iter().chain([data]);
+    let known = runtime
+        .map(|place| (place, Data::Goes))
+        .chain(durable.map(|place| (place, Data::Stays)));
+    let mut remains = Vec::new();
+    for (place, data) in known {
+        if let Life::Ended(_lock) = life(&place)? {
+            remains.push(Remains { place, data, _lock });
+        }
+    }
+    Ok(remains)
 }
 
 /// What is in a directory; nothing where there is none.

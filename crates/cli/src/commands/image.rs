@@ -8,9 +8,10 @@ use crate::terminal::say;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use stead_cluster::node::process::images::registry::Keys;
 use stead_cluster::node::process::images::store::Store;
+use stead_cluster::node::process::users;
 
 /// Load images from archives, pull them from registries, and list them
 #[derive(Args)]
@@ -19,7 +20,7 @@ use stead_cluster::node::process::images::store::Store;
   stead image pull docker.io/library/nginx:1.29
   stead image list
 
-Containers of such images run in their own root, which takes the rights of root.")]
+Containers of such images run in their own root, which takes root or user namespaces.")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -55,6 +56,10 @@ enum Command {
 
 pub fn run(arguments: Arguments) -> Result<()> {
     let images = Store::new(places::images()?);
+    if !matches!(arguments.command, Command::List { .. }) {
+        // The files of an image are for many users, as far as this user may give them any.
+        let _ = users::become_root(Path::new(""));
+    }
     match arguments.command {
         Command::Load { archive } => {
             let names = images

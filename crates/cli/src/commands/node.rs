@@ -23,6 +23,7 @@ use std::sync::Arc;
 use stead_cluster::clock::MachineClock;
 use stead_cluster::node::fault::{POWER_ANNOTATION, Power};
 use stead_cluster::node::process::images::Places;
+use stead_cluster::node::process::users;
 use stead_cluster::node::registration::{Capacity, NodeConfig, Role};
 use stead_cluster::node::server::{Guard, Serving, identity, signed};
 use stead_cluster::node::voices::Voices;
@@ -119,6 +120,15 @@ struct Place {
 
 pub fn run(arguments: Arguments) -> Result<()> {
     start_logging();
+    if let Command::Join {
+        name,
+        runtime: Runtime::Process,
+        data,
+        ..
+    } = &arguments.command
+    {
+        become_root(Some(data.clone().map_or_else(|| joined(name), Ok)?));
+    }
     connection::block_on(async {
         match arguments.command {
             Command::Join {
@@ -133,6 +143,21 @@ pub fn run(arguments: Arguments) -> Result<()> {
             Command::Start { name } | Command::Heal { name } => set_power(&name, Power::On).await,
         }
     })
+}
+
+/// Gives an ordinary user the rights that pods in namespaces need, before there is a second thread. Where the machine
+/// refuses them pods share its network, and say themselves what that means for them.
+pub fn become_root(home: Option<PathBuf>) {
+    let folder = home.unwrap_or_default().join("nodes");
+    if let Err(error) = users::become_root(&folder) {
+        let text = format!("pods share the machine's network, files and processes: {error}");
+        tell(Line::Note, &text);
+    }
+}
+
+/// Where a process node is kept unless `--data` says otherwise.
+fn joined(name: &str) -> Result<PathBuf> {
+    Ok(places::data()?.join("joined").join(name))
 }
 
 async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) -> Result<()> {
@@ -207,7 +232,7 @@ async fn processes(
     let name = nodes.first().map(|node| node.name.clone()).unwrap_or_default();
     let data = match place.data {
         Some(data) => data,
-        None => places::data()?.join("joined").join(&name),
+        None => joined(&name)?,
     };
     let home = Home::durable(data)?;
     let address = SocketAddr::new(place.address, 0);

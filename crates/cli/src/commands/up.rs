@@ -10,6 +10,7 @@ mod parts;
 mod rivals;
 
 use super::connection;
+use super::node::become_root;
 use crate::failure::{is_reader_gone, misuse};
 use crate::terminal::say;
 use anyhow::{Context, Result};
@@ -104,11 +105,26 @@ impl Arguments {
         }
         Ok(())
     }
+
+    /// Whether pods are processes of this machine here.
+    fn runs_processes(&self) -> bool {
+        let nodes = self
+            .parts
+            .as_ref()
+            .is_none_or(|parts| parts.contains(&parts::Part::Nodes));
+        nodes && self.nodes > 0 && self.runtime == parts::Runtime::Process
+    }
 }
 
 pub fn run(arguments: Arguments) -> Result<()> {
     arguments.check()?;
     crate::terminal::start_logging();
+    if arguments.runs_processes() {
+        become_root(match arguments.ephemeral {
+            true => None,
+            false => Some(arguments.data.clone().map_or_else(crate::places::data, Ok)?),
+        });
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -227,6 +227,7 @@ impl Loop {
                 host: Host {
                     address: config.address,
                     runtime: scheme,
+                    isolation: config.isolation.clone(),
                 },
                 client: voices.node(&config.name),
                 config,

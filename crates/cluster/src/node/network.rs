@@ -1,7 +1,8 @@
 //! What connects pods: the place where a network driver attaches.
 //!
-//! Where the user may (root), every pod has a network namespace and an address on a bridge. The bridge is in a
-//! namespace of the cluster's own, without a way out: no packet for a pod can leave by the machine's routes.
+//! Where the user may (root, also of a user namespace), every pod has a network namespace and an address on a bridge.
+//! The bridge is in a namespace of the cluster's own, without a way out: no packet for a pod can leave by the machine's
+//! routes.
 //! Elsewhere pods share the machine's network, with one loopback address each. Both are this one trait; an implementation
 //! that calls CNI plugins would be a third: it holds a namespace as the bridge does, and has a plugin connect it.
 
@@ -13,6 +14,8 @@ pub mod range;
 mod spares;
 
 use super::process::spec::{Processes, SandboxRecord};
+use super::process::users::Standing;
+use super::registration::Ground;
 use async_trait::async_trait;
 use bridge::Bridge;
 use futures::future::BoxFuture;
@@ -39,8 +42,13 @@ pub struct Attached {
 /// A body that is given here is right where the machine reaches pods as it reaches any other address.
 #[async_trait]
 pub trait Network: Send + Sync + 'static {
-    /// What this network can and cannot do, in a sentence for people.
-    fn describe(&self) -> &'static str;
+    /// What pods stand on, where this process has these rights.
+    fn ground(&self, standing: Standing) -> Ground;
+
+    /// What else is to be said of it, in a sentence for people.
+    fn note(&self) -> &'static str {
+        ""
+    }
 
     /// The range of its pods' addresses, as a Node object says it, if it is this node's alone.
     fn pod_range(&self) -> Option<String> {

@@ -85,6 +85,7 @@ fn status_of(pod: &Pod, seen: &Seen, now: i64) -> k8s_openapi::api::core::v1::Po
     let host = Host {
         address: "127.0.0.1".parse().unwrap(),
         runtime: "test",
+        isolation: Default::default(),
     };
     status::of(
         &Question {

@@ -61,10 +61,48 @@ pub struct Capacity {
 /// What keeps pods apart from each other and from the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Isolation {
+    pub ground: Ground,
+    /// Resources whose limits are not enforced.
+    pub unlimited: Vec<&'static str>,
     /// A sentence about the network of pods.
     pub network: String,
     /// A sentence about limits of memory and processor.
     pub limits: String,
+}
+
+/// What pods stand on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ground {
+    /// Namespaces that root has made, or none are needed.
+    #[default]
+    Namespaces,
+    /// Namespaces that an ordinary user has made, as root of a user namespace.
+    UserNamespace,
+    /// The same, with a range of users beside his own.
+    UserRange,
+    /// Nothing of their own.
+    Machine,
+}
+
+impl Ground {
+    /// What that means for pods, in sentences for people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Ground::Namespaces => "Pods have network namespaces of their own.",
+            Ground::UserNamespace => {
+                "Pods have namespaces of their own, made by an ordinary user: all files of a container are one user's, \
+                 whatever it runs as, and no process can become another user."
+            }
+            Ground::UserRange => {
+                "Pods have namespaces of their own, made by an ordinary user, with the users that /etc/subuid gives to him."
+            }
+            Ground::Machine => {
+                "Pods share the machine's network, one loopback address each: two pods cannot both listen on all \
+                 addresses of one port, cluster addresses of Services are not reachable, and volumes are not mounted. \
+                 Files, processes and the user are the machine's."
+            }
+        }
+    }
 }
 
 impl Capacity {

@@ -6,6 +6,7 @@
 mod conditions;
 
 use super::plan::{Outcome, Presence, Purpose, Question, outcome, purpose};
+use super::registration::Isolation;
 use super::seen::{Container, Exit, Sandbox, Seen, State};
 use super::shape::{Shape, Whole};
 use jiff::Timestamp;
@@ -22,6 +23,8 @@ pub struct Host {
     pub address: IpAddr,
     /// The scheme of container identifiers: `hollow` or `process`.
     pub runtime: &'static str,
+    /// What keeps its pods apart.
+    pub isolation: Isolation,
 }
 
 /// A time as the API keeps it: whole seconds.
@@ -84,7 +87,7 @@ pub fn of(question: &Question<'_>, host: &Host) -> PodStatus {
         .filter_map(|name| Some(shape.find(name)?.into_owned()))
         .collect();
     status.ephemeral_container_statuses = statuses(debuggers.iter().collect());
-    status.conditions = Some(conditions::of(question, &old, &status));
+    status.conditions = Some(conditions::of(question, &host.isolation, &old, &status));
     status
 }
 

@@ -14,6 +14,7 @@ mod ownership;
 mod tokens;
 
 use super::process::environment::Sources;
+use super::process::users;
 use super::runtime::RuntimeError;
 use super::shape::Shape;
 use super::voices::Voices;
@@ -108,7 +109,7 @@ impl Wanted<'_> {
 
     /// Gives a volume that pods write to the pod's group. Only root can give files away.
     async fn share(&self, place: &Path) -> Result<(), RuntimeError> {
-        let Some(group) = self.group().filter(|_| nix::unistd::geteuid().is_root()) else {
+        let Some(group) = self.group().filter(|group| users::has_group(*group)) else {
             return Ok(());
         };
         let own = place.to_owned();

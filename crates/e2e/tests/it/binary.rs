@@ -159,7 +159,13 @@ impl Up {
     }
 
     fn launch(place: TempDir, arguments: &[&str]) -> Option<Up> {
-        let mut child = command(&stead()?, place.path())
+        let program = command(&stead()?, place.path());
+        Some(Self::whole_by(program, place, arguments))
+    }
+
+    /// The same by a command that runs the program, as somebody else or elsewhere.
+    pub fn whole_by(mut program: Command, place: TempDir, arguments: &[&str]) -> Up {
+        let mut child = program
             .args(["up", "--output", "json"])
             .args(arguments)
             .stdin(Stdio::null())
@@ -179,12 +185,12 @@ impl Up {
         let ready: serde_json::Value = serde_json::from_str(&line).expect("one JSON object a line");
         assert_eq!(ready["event"], "ready");
         let text = |field: &str| ready[field].as_str().expect("a string").to_string();
-        Some(Up {
+        Up {
             kubeconfig: text("kubeconfig").into(),
             server: text("server"),
             behind: Behind::Stead { child, lines },
             place,
-        })
+        }
     }
 
     /// The program, and the lines that it prints.

@@ -14,6 +14,7 @@ mod joined;
 mod kubectl;
 mod leaders;
 mod monitoring;
+mod ordinary;
 mod ports;
 mod privilege;
 mod sessions;

@@ -46,7 +46,7 @@ fn programs(place: &Path) -> BTreeMap<String, i32> {
 }
 
 /// Mounts and network interfaces of the machine, as it lists them.
-fn machine() -> (Vec<String>, Vec<String>) {
+pub fn machine() -> (Vec<String>, Vec<String>) {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
     let mounts = mounts
         .lines()

@@ -3,6 +3,7 @@
 //! Each changes the observation of one pod or node and marks it to be looked at; decisions are made elsewhere.
 
 use super::super::fault::Power;
+use super::super::lacks::{self, Word};
 use super::{
     Done, Errand, LEASE_RENEWAL, LONGEST_RETRY, Loop, Node, Notice, Pod, Presence, RETRY, Readiness, Running,
     RuntimeError, STATUS_RENEWAL, Sandbox, Stage, Start, State, Timer, What, Work, Written, after, api, plan,
@@ -150,7 +151,14 @@ impl Loop {
             Done::Sandbox(uid, result) => {
                 let Some(work) = self.answered(&uid) else { return };
                 match result {
-                    Ok(addresses) => work.seen.sandbox = Sandbox::Ready { addresses },
+                    Ok(addresses) => {
+                        work.seen.sandbox = Sandbox::Ready { addresses };
+                        let (pod, node) = (work.pod.clone(), work.node);
+                        let isolation = &self.members[node].config.isolation;
+                        if let Some(Word::Lacking { message, .. }) = lacks::of(&super::Shape::of(&pod), isolation) {
+                            self.events.warning(&pod, lacks::EVENT, &message, now);
+                        }
+                    }
                     Err(error) => {
                         let tries = match work.seen.sandbox {
                             Sandbox::Failed { tries, .. } => tries + 1,

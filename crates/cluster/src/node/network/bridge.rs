@@ -9,6 +9,8 @@ use super::range::Range;
 use super::spares::{Spare, Spares};
 use super::{Attached, Network, datagrams};
 use crate::node::process::spec::{ProcessId, Processes, SandboxRecord, load, store};
+use crate::node::process::users::{Standing, Users};
+use crate::node::registration::Ground;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -191,12 +193,20 @@ async fn run<T: Send + 'static>(
 
 #[async_trait]
 impl Network for Bridge {
-    fn describe(&self) -> &'static str {
+    fn ground(&self, standing: Standing) -> Ground {
+        match standing {
+            Standing::Mapped(Users::Own) => Ground::UserNamespace,
+            Standing::Mapped(Users::Range) => Ground::UserRange,
+            Standing::Root | Standing::Ordinary => Ground::Namespaces,
+        }
+    }
+
+    fn note(&self) -> &'static str {
         match self.addresses.range {
-            Range::Own => "Pods have network namespaces of their own.",
+            Range::Own => "",
             Range::Joined(_) => {
-                "Pods have network namespaces of their own, on a network of this node alone: they reach pods of other \
-                 nodes, and are reached by them, by port-forward only."
+                " Their network is this node's alone: they reach pods of other nodes, and are reached by them, by \
+                 port-forward only."
             }
         }
     }

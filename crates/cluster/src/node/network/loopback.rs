@@ -4,6 +4,8 @@ use super::addresses::Addresses;
 use super::range::Range;
 use super::{Attached, Network};
 use crate::node::process::spec::Processes;
+use crate::node::process::users::Standing;
+use crate::node::registration::Ground;
 use async_trait::async_trait;
 use std::io;
 use std::net::IpAddr;
@@ -23,9 +25,8 @@ impl Loopback {
 
 #[async_trait]
 impl Network for Loopback {
-    fn describe(&self) -> &'static str {
-        "Pods share the machine's network, one loopback address each: two pods cannot both listen on all addresses of \
-         one port, cluster addresses of Services are not reachable, and volumes are not mounted."
+    fn ground(&self, _standing: Standing) -> Ground {
+        Ground::Machine
     }
 
     fn pod_range(&self) -> Option<String> {

@@ -4,6 +4,7 @@
 //! without limits gets no group, and where groups may not be written the node says that limits are not enforced.
 
 use crate::node::shape::Whole;
+use nix::unistd::{AccessFlags, access};
 use std::io;
 use std::path::{Path, PathBuf};
 use stead_machinery::quantity::Quantity;
@@ -96,6 +97,21 @@ impl Cgroups {
         }
     }
 
+    /// Resources whose limits are not enforced.
+    pub fn unlimited(&self) -> Vec<&'static str> {
+        match self {
+            Cgroups::Unified(_) => Vec::new(),
+            Cgroups::Separate { memory, cpu } => {
+                let missing = [("memory", memory.is_none()), ("cpu", cpu.is_none())];
+                missing
+                    .into_iter()
+                    .filter_map(|(name, none)| none.then_some(name))
+                    .collect()
+            }
+            Cgroups::Absent => vec!["memory", "cpu"],
+        }
+    }
+
     /// Makes the groups for one run of a container, and gives those that its processes must join.
     pub fn prepare(&self, pod: &str, run: &str, limits: Limits) -> io::Result<Vec<PathBuf>> {
         if limits == Limits::default() {
@@ -150,7 +166,8 @@ fn group_of<'a>(own: &'a str, controller: &str) -> &'a str {
 fn make(place: &Path) -> io::Result<()> {
     match std::fs::create_dir(place) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        // Somebody else may have made it.
+        _ => Ok(access(place, AccessFlags::W_OK)?),
     }
 }
 

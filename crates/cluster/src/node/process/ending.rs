@@ -116,8 +116,22 @@ pub async fn remove_folder(folder: &Path) -> std::io::Result<()> {
     last
 }
 
-/// Kills every process that the records of a pod name.
+/// Kills every process that the records of a pod name, and takes away what held them.
 pub fn end_pod(folder: &Path) {
+    let mut groups = kill_pod(folder);
+    // A group can go only when the kernel has taken the last of its processes away.
+    for _ in 0..40 {
+        groups.retain(|group: &std::path::PathBuf| group.exists());
+        if groups.is_empty() {
+            break;
+        }
+        cgroups::remove(&groups);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Kills every process that the records of a pod name; gives the control groups that these were in.
+fn kill_pod(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut groups = Vec::new();
     for container in std::fs::read_dir(folder.join("containers"))
         .into_iter()
@@ -142,14 +156,13 @@ pub fn end_pod(folder: &Path) {
     if let Some(holder) = load::<SandboxRecord>(&folder.join("sandbox.json")).and_then(|record| record.holder) {
         holder.kill_group();
     }
-    // A group can go only when the kernel has taken the last of its processes away.
-    for _ in 0..40 {
-        groups.retain(|group: &std::path::PathBuf| group.exists());
-        if groups.is_empty() {
-            break;
-        }
-        cgroups::remove(&groups);
-        std::thread::sleep(Duration::from_millis(5));
+    groups
+}
+
+/// Kills every process of the pods in a folder. Nothing else changes.
+pub fn kill_all(folder: &Path) {
+    for pod in std::fs::read_dir(folder.join("pods")).into_iter().flatten().flatten() {
+        kill_pod(&pod.path());
     }
 }
 

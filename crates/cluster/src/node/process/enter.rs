@@ -5,10 +5,11 @@
 
 use super::entry::VERB;
 use super::furnish::OWN_BINARY;
+use super::shim::strange;
 use super::spec::{RunSpec, load};
+use super::users::{self, Standing, Users};
 use super::{cgroups, powers, terminal};
 use nix::sched::{CloneFlags, setns};
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -29,6 +30,7 @@ fn run(arguments: &[String]) -> io::Result<u8> {
     let [pid, spec, mode, command @ ..] = arguments else {
         return Err(io::Error::other("not enough arguments"));
     };
+    let pid = pid.parse().map_err(io::Error::other)?;
     let spec: RunSpec = load(Path::new(spec)).ok_or_else(|| io::Error::other("the container's record is gone"))?;
     let name = command.first().ok_or_else(|| io::Error::other("no command"))?;
     let own = std::env::current_exe()?;
@@ -37,6 +39,8 @@ fn run(arguments: &[String]) -> io::Result<u8> {
     } else {
         own.as_path()
     };
+    // Known now: afterwards this process is not in the /proc that it sees.
+    let mut standing = users::standing();
     cgroups::join(&spec.cgroups)?;
     if spec.inside.is_some() {
         // All are opened before any is joined: afterwards /proc is the container's.
@@ -46,10 +50,16 @@ fn run(arguments: &[String]) -> io::Result<u8> {
             ("net", CloneFlags::CLONE_NEWNET),
             ("pid", CloneFlags::CLONE_NEWPID),
             ("mnt", CloneFlags::CLONE_NEWNS),
+            // Last, for the others are joined with the rights that this process has now.
+            ("user", CloneFlags::CLONE_NEWUSER),
         ];
         let mut opened = Vec::new();
         for (name, flag) in spaces {
-            opened.push((File::open(format!("/proc/{pid}/ns/{name}"))?, flag));
+            opened.extend(strange(pid, name)?.map(|file| (file, flag)));
+        }
+        if opened.iter().any(|(_, flag)| *flag == CloneFlags::CLONE_NEWUSER) {
+            // Such a namespace is for one user: see `users::make_possible`.
+            standing = Standing::Mapped(Users::Own);
         }
         for (file, flag) in opened {
             setns(file, flag)?;
@@ -73,7 +83,7 @@ fn run(arguments: &[String]) -> io::Result<u8> {
     };
     child.envs(spec.env.iter().map(|(name, value)| (name, value)));
     child.current_dir(&spec.directory);
-    powers::take(&spec)?;
+    powers::take(&spec, standing)?;
     // A child, not this process: joining a PID namespace counts for children only.
     let status = match child.status() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(not_found(name)),

@@ -11,7 +11,8 @@ use super::probe::Prober;
 use super::spec::{
     Access, Input, Inside, Kernel, Mount, RunRecord, RunSpec, SandboxRecord, Screen, Silence, StartRecord, load, store,
 };
-use super::{Ended, Process, entry, powers, seccomp};
+use super::users::{self, Standing};
+use super::{Ended, Process, entry, powers, seccomp, shared};
 use crate::node::runtime::{Readiness, Running, RuntimeError};
 use crate::node::shape::{Shape, Whole};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -68,7 +69,7 @@ impl Process {
         let content = resolved.content.as_ref();
         if content.is_some() && sandbox.holder.is_none() {
             return Err(config_error(format!(
-                "image \"{image}\" has a root of its own, which this user may not make; run as root"
+                "image \"{image}\" has a root of its own, which this user may not make; run as root, or where users may make namespaces"
             )));
         }
         for (name, value) in content.iter().flat_map(|content| &content.env) {
@@ -140,7 +141,8 @@ impl Process {
         let never_root = security
             .and_then(|own| own.run_as_non_root)
             .or_else(|| pod_security.and_then(|pod| pod.run_as_non_root));
-        let as_root = user.map_or(image_user.unwrap_or(0) == 0, |user| user == 0);
+        let ordinary = users::standing() == Standing::Ordinary;
+        let as_root = user.map_or(!ordinary && image_user.unwrap_or(0) == 0, |user| user == 0);
         if never_root == Some(true) && as_root {
             return Err(config_error(format!(
                 "container has runAsNonRoot and image will run as root (container: {name})"
@@ -148,6 +150,14 @@ impl Process {
         }
         let directory = container.working_dir.clone().filter(|path| !path.is_empty());
         let directory = directory.or_else(|| content.map(|content| content.directory.clone()));
+        let user = user.and_then(|user| u32::try_from(user).ok()).or(image_user);
+        let group = group.and_then(|group| u32::try_from(group).ok()).or(image_group);
+        if sandbox.holder.is_none() {
+            shared::check_user(user, group)?;
+            if let Some(address) = sandbox.addresses.first().filter(|_| !shape.uses_host_network()) {
+                shared::check_ports(container, *address)?;
+            }
+        }
         let spec = RunSpec {
             id: uuid::Uuid::new_v4().simple().to_string(),
             argv,
@@ -168,9 +178,9 @@ impl Process {
                 Some(true) => Screen::Terminal,
                 _ => Screen::Pipes,
             },
-            user: user.and_then(|user| u32::try_from(user).ok()).or(image_user),
-            group: group.and_then(|group| u32::try_from(group).ok()).or(image_group),
-            groups: powers::groups(pod_security),
+            user,
+            group,
+            groups: users::existing(powers::groups(pod_security)),
             powers: powers::kept(security),
             gain: powers::gain(security),
             calls: seccomp::calls(security, pod_security).map_err(config_error)?,

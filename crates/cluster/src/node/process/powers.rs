@@ -5,9 +5,10 @@
 
 use super::seccomp;
 use super::spec::{Calls, Gain, RunSpec};
+use super::users::Standing;
 use caps::{CapSet, Capability, CapsHashSet};
 use k8s_openapi::api::core::v1::{Capabilities, PodSecurityContext, SecurityContext};
-use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use std::io;
 
 /// What root keeps in a container that asks for nothing: the usual set of container runtimes, without the making of
@@ -77,9 +78,10 @@ pub fn groups(pod: Option<&PodSecurityContext>) -> Vec<u32> {
     all.filter_map(|group| u32::try_from(*group).ok()).collect()
 }
 
-/// Makes this process what the container's processes are. Only root can; anybody else stays who he is.
-pub fn take(spec: &RunSpec) -> io::Result<()> {
-    if !geteuid().is_root() {
+/// Makes this process what the container's processes are. Only root can, if only of a namespace; anybody else stays who
+/// he is.
+pub fn take(spec: &RunSpec, standing: Standing) -> io::Result<()> {
+    if standing == Standing::Ordinary {
         return Ok(());
     }
     let filter = || match spec.calls {
@@ -91,7 +93,10 @@ pub fn take(spec: &RunSpec) -> io::Result<()> {
         filter()?;
     }
     let groups: Vec<Gid> = spec.groups.iter().copied().map(Gid::from_raw).collect();
-    setgroups(&groups)?;
+    // A user who is root by a namespace of his own keeps the groups that he has: see `lacks`.
+    if standing.has_others() {
+        setgroups(&groups)?;
+    }
     if let Some(kept) = &spec.powers {
         confine(&named(kept)).map_err(io::Error::other)?;
     }

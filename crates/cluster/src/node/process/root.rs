@@ -4,10 +4,15 @@
 //! container writes is gone with it, and never reaches the machine. Volumes are mounted over that. All of it lives
 //! in a mount namespace and vanishes with the container's last process: there is nothing to unmount.
 
-use super::spec::{Access, Inside, Kernel, Mount};
+mod kernel;
+mod patches;
+
+use super::spec::{Access, Inside, Kernel, Mount, Processes};
+use super::users::{self, Standing};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use patches::Patches;
+use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io;
@@ -18,37 +23,42 @@ const NONE: Option<&str> = None;
 /// Links that are followed on one path before it is taken for a circle, as the kernel does.
 const MOST_LINKS: usize = 40;
 
-/// What of the kernel is for reading only, below /proc.
-const SETTINGS: &[&str] = &["sys", "sysrq-trigger", "irq", "bus", "fs"];
-/// What is none of a container's business, below /proc.
-const SECRETS: &[&str] = &["kcore", "keys", "timer_list"];
-
 /// Builds the root and moves this process into it.
 pub fn enter(inside: &Inside) -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     // Without this, mounts made here would appear on the machine.
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
+    let points = patches::points()?;
     let base = &inside.root;
     mount(Some("stead"), base, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))?;
     let [upper, work, root] = ["upper", "work", "root"].map(|name| base.join(name));
     for folder in [&upper, &work, &root] {
         std::fs::create_dir(folder)?;
     }
-    let lower = inside.image.as_deref().unwrap_or(Path::new("/"));
-    let layers = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        lower.display(),
-        upper.display(),
-        work.display()
-    );
-    mount(
-        Some("overlay"),
-        &root,
-        Some("overlay"),
-        strange_devices(inside),
-        Some(layers.as_str()),
-    )?;
-    system(&root, inside.kernel)?;
+    let standing = users::standing();
+    let mut layered = vec![PathBuf::from("/")];
+    match &inside.image {
+        None if matches!(standing, Standing::Mapped(_)) => {
+            // A root has to be a mount, which a directory is that is mounted on itself.
+            mount(Some(&root), &root, NONE, MsFlags::MS_BIND, NONE)?;
+            let mut patches = Patches {
+                base,
+                root: &root,
+                inside,
+                points,
+                laid: Vec::new(),
+            };
+            patches.lay(Path::new("/"))?;
+            layered.extend(patches.laid);
+        }
+        image => {
+            let lower = image.as_deref().unwrap_or(Path::new("/"));
+            let layers = layers(lower, &upper, &work);
+            let flags = strange_devices(inside);
+            mount(Some("overlay"), &root, Some("overlay"), flags, Some(layers.as_str()))?;
+        }
+    }
+    kernel::system(&root, inside.kernel)?;
     devices(&root)?;
     let scratch: &[&str] = match inside.access {
         Access::ReadWrite => &["tmp", "run"],
@@ -77,18 +87,38 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     }
     let target = root.join("proc");
     std::fs::create_dir_all(&target)?;
-    mount(Some("proc"), &target, Some("proc"), MsFlags::empty(), NONE)?;
+    match (inside.processes, standing) {
+        // Those of the machine are shown as it shows them: only its own root may mount them once more.
+        (Processes::Host, Standing::Mapped(_)) => bind(Path::new("/proc"), &target, Access::ReadWrite)?,
+        _ => mount(Some("proc"), &target, Some("proc"), MsFlags::empty(), NONE)?,
+    }
     if inside.kernel == Kernel::Guarded {
-        guard(&root)?;
+        kernel::guard(&root)?;
     }
     std::env::set_current_dir(&root)?;
     nix::unistd::pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
     if inside.access == Access::ReadOnly {
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        mount(NONE, "/", NONE, flags, NONE)?;
+        let covers = || inside.mounts.iter().map(|wanted| &wanted.target).chain(&inside.hidden);
+        // What is mounted over a layer is not the root's.
+        layered.retain(|place| !covers().any(|cover| place.starts_with(cover)));
+        for place in &layered {
+            mount(NONE, place, NONE, flags | kept(place)?, NONE)?;
+        }
     }
     std::env::set_current_dir("/")
+}
+
+/// The options of a throw-away layer over a directory.
+pub fn layers(lower: &Path, upper: &Path, work: &Path) -> String {
+    // Notes on files that only the machine's root may make are made as every user may.
+    let notes = match users::standing() {
+        Standing::Mapped(_) => ",userxattr",
+        Standing::Root | Standing::Ordinary => "",
+    };
+    let [lower, upper, work] = [lower, upper, work].map(Path::display);
+    format!("lowerdir={lower},upperdir={upper},workdir={work}{notes}")
 }
 
 /// Whether devices work that are not among those of its /dev: for a privileged container only.
@@ -118,70 +148,6 @@ fn hide(root: &Path, inside: &Inside) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The machine's /sys. Unless the container is privileged it is for reading, and of what is mounted there only the
-/// control groups are seen.
-fn system(root: &Path, kernel: Kernel) -> io::Result<()> {
-    let target = root.join("sys");
-    std::fs::create_dir_all(&target)?;
-    if kernel == Kernel::Open {
-        return mount(Some("/sys"), &target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE).map_err(io::Error::from);
-    }
-    mount(Some("/sys"), &target, NONE, MsFlags::MS_BIND, NONE)?;
-    let groups = Path::new("/sys/fs/cgroup");
-    if groups.exists() {
-        let target = root.join("sys/fs/cgroup");
-        mount(Some(groups), &target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
-    }
-    // Each mount is made read-only by itself; where they are is the same as on the machine.
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    for point in points.filter(|point| Path::new(point).starts_with(groups)) {
-        match read_only(&root.join(point.trim_start_matches('/'))) {
-            // One that is hidden by a later mount is listed all the same, and nobody sees it.
-            Err(error) if Path::new(point) != groups && is_hidden(&error) => {}
-            made => made?,
-        }
-    }
-    read_only(&target)
-}
-
-fn is_hidden(error: &io::Error) -> bool {
-    let code = error.raw_os_error().map(nix::errno::Errno::from_raw);
-    matches!(code, Some(nix::errno::Errno::ENOENT | nix::errno::Errno::EINVAL))
-}
-
-/// Keeps a container from the settings and secrets of the kernel, which all containers and the machine share.
-fn guard(root: &Path) -> io::Result<()> {
-    let proc = root.join("proc");
-    for place in SETTINGS
-        .iter()
-        .map(|name| proc.join(name))
-        .filter(|place| place.exists())
-    {
-        mount(Some(&place), &place, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
-        read_only(&place)?;
-    }
-    let nothing = root.join("dev/null");
-    for place in SECRETS
-        .iter()
-        .map(|name| proc.join(name))
-        .filter(|place| place.exists())
-    {
-        mount(Some(&nothing), &place, NONE, MsFlags::MS_BIND, NONE)?;
-    }
-    let firmware = root.join("sys/firmware");
-    if firmware.exists() {
-        mount(Some("stead"), &firmware, Some("tmpfs"), MsFlags::MS_RDONLY, NONE)?;
-    }
-    Ok(())
-}
-
-fn read_only(place: &Path) -> io::Result<()> {
-    let harmless = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | harmless;
-    mount(NONE, place, NONE, flags, NONE).map_err(io::Error::from)
 }
 
 /// A part of a volume, opened so that no link leads out of it, now or later. Nothing for what is mounted as a whole.
@@ -343,10 +309,22 @@ fn bind(source: &Path, target: &Path, access: Access) -> io::Result<()> {
     }
     mount(Some(source), target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
     if access == Access::ReadOnly {
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | kept(target)?;
         mount(NONE, target, NONE, flags, NONE)?;
     }
     Ok(())
+}
+
+/// What a mount forbids already: only the machine's root may allow it again.
+fn kept(place: &Path) -> io::Result<MsFlags> {
+    let found = rustix::fs::statvfs(place)?.f_flag;
+    let all = [
+        (StatVfsMountFlags::NOSUID, MsFlags::MS_NOSUID),
+        (StatVfsMountFlags::NODEV, MsFlags::MS_NODEV),
+        (StatVfsMountFlags::NOEXEC, MsFlags::MS_NOEXEC),
+    ];
+    let forbidden = all.into_iter().filter(|(flag, _)| found.contains(*flag));
+    Ok(forbidden.map(|(_, flag)| flag).collect())
 }
 
 #[cfg(test)]

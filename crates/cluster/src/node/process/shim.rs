@@ -7,7 +7,7 @@
 use super::attach::{Audience, Keyboard, Piece};
 use super::log::{Log, Stream};
 use super::spec::{ExitRecord, Input, Memory, ProcessId, Processes, RunSpec, Screen, StartRecord, load, store};
-use super::{cgroups, powers, root, terminal};
+use super::{cgroups, powers, root, terminal, users};
 use jiff::Timestamp;
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
@@ -123,8 +123,8 @@ fn spawn(spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child> {
     let mut command = if spec.inside.is_some() || far.is_some() || !spec.cgroups.is_empty() {
         let mut command = Command::new("/proc/self/exe");
         let spec = spec.clone();
-        // SAFETY: what runs between the fork and the program may do anything that a process with one thread may, and
-        // this one has no other: the copiers of output start after it.
+        // SAFETY: what runs between the fork and the program may do anything that a process with one thread may: of two
+        // that there may be, the other only waits for this one to end, and the copiers of output start after it.
         #[allow(unsafe_code)]
         unsafe {
             command.pre_exec(move || init(&spec));
@@ -161,23 +161,26 @@ fn spawn(spec: &RunSpec, far: Option<OwnedFd>) -> io::Result<Child> {
     else {
         return command.spawn();
     };
-    // Children are born into the new namespace until this process goes back to its own; a process whose children
-    // would be elsewhere cannot have threads, and the copiers of output are threads.
-    let home = File::open("/proc/self/ns/pid")?;
-    match inside.processes {
-        Processes::Pod => {
-            let shared = File::open(format!("/proc/{}/ns/pid_for_children", inside.sandbox))?;
-            setns(shared, CloneFlags::CLONE_NEWPID)?;
-        }
-        Processes::Target(first) => {
-            let others = File::open(format!("/proc/{first}/ns/pid"))?;
-            setns(others, CloneFlags::CLONE_NEWPID)?;
-        }
-        Processes::Own | Processes::Host => unshare(CloneFlags::CLONE_NEWPID)?,
-    }
-    let child = command.spawn();
-    setns(home, CloneFlags::CLONE_NEWPID)?;
-    child
+    // Children of a thread are born into the namespace that the thread has chosen for them. This one's whole life is one
+    // child: going back to the namespace of this process takes the rights of the machine's root.
+    std::thread::scope(|scope| {
+        let born = scope.spawn(|| {
+            match inside.processes {
+                Processes::Pod => {
+                    let shared = File::open(format!("/proc/{}/ns/pid_for_children", inside.sandbox))?;
+                    setns(shared, CloneFlags::CLONE_NEWPID)?;
+                }
+                Processes::Target(first) => {
+                    let others = File::open(format!("/proc/{first}/ns/pid"))?;
+                    setns(others, CloneFlags::CLONE_NEWPID)?;
+                }
+                Processes::Own | Processes::Host => unshare(CloneFlags::CLONE_NEWPID)?,
+            }
+            command.spawn()
+        });
+        born.join()
+            .map_err(|_| io::Error::other("the container's first process could not be made"))?
+    })
 }
 
 /// Moves this process into the namespaces that the pod's containers share.
@@ -187,9 +190,21 @@ pub fn enter_sandbox(holder: i32) -> io::Result<()> {
         ("uts", CloneFlags::CLONE_NEWUTS),
         ("net", CloneFlags::CLONE_NEWNET),
     ] {
-        setns(File::open(format!("/proc/{holder}/ns/{name}"))?, flag)?;
+        if let Some(space) = strange(holder, name)? {
+            setns(space, flag)?;
+        }
     }
     Ok(())
+}
+
+/// A namespace of another process that this one is not in. Its own it need not join, and those of the machine only its
+/// root may.
+pub fn strange(process: i32, name: &str) -> io::Result<Option<File>> {
+    let place = format!("/proc/{process}/ns/{name}");
+    match std::fs::read_link(&place)? == std::fs::read_link(format!("/proc/self/ns/{name}"))? {
+        true => Ok(None),
+        false => File::open(place).map(Some),
+    }
 }
 
 /// The container's first process: builds its root, then becomes the program. It is a copy of the shim: loading this
@@ -208,13 +223,19 @@ fn init(spec: &RunSpec) -> io::Result<()> {
         Screen::Pipes => Ok(()),
         Screen::Terminal => terminal::lead(),
     };
-    let ready = led.and(built).and_then(|()| powers::take(spec));
+    let ready = led.and(built).and_then(|()| become_user(spec));
     let error = match ready.and_then(|()| program(spec)) {
         Ok(mut program) => program.exec(),
         Err(error) => error,
     };
     complain(&format!("cannot start {:?}: {error}", spec.argv.first()));
     std::process::exit(NOT_FOUND);
+}
+
+fn become_user(spec: &RunSpec) -> io::Result<()> {
+    // Before powers are given up: in a new user namespace a process has them all again.
+    let standing = users::make_possible(spec.user, spec.group)?;
+    powers::take(spec, standing)
 }
 
 /// Says why a container cannot start, in its own log.

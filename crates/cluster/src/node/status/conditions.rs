@@ -1,25 +1,37 @@
 //! The conditions of a pod, as a kubelet writes them.
 
 use super::{incomplete_inits, initialized, whole_seconds};
+use crate::node::lacks::{self, Word};
 use crate::node::plan::Question;
+use crate::node::registration::Isolation;
 use crate::node::seen::Sandbox;
 use crate::node::shape::Shape;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
-/// True, or false with a reason and a message.
-type Verdict = Result<Option<&'static str>, (&'static str, String)>;
+/// True or false, with a reason and a message.
+type Verdict = Result<(&'static str, String), (&'static str, String)>;
 
-pub(super) fn of(question: &Question<'_>, old: &PodStatus, new: &PodStatus) -> Vec<PodCondition> {
+/// True, and nothing is to be said about it.
+fn holds() -> (&'static str, String) {
+    ("", String::new())
+}
+
+pub(super) fn of(
+    question: &Question<'_>,
+    isolation: &Isolation,
+    old: &PodStatus,
+    new: &PodStatus,
+) -> Vec<PodCondition> {
     let Question { shape, seen, .. } = question;
     let succeeded = new.phase.as_deref() == Some("Succeeded");
     let sandbox: Verdict = match seen.sandbox {
-        Sandbox::Ready { .. } => Ok(None),
+        Sandbox::Ready { .. } => Ok(holds()),
         _ => Err(("", String::new())),
     };
     let init: Verdict = match incomplete_inits(shape, seen) {
-        _ if succeeded => Ok(Some("PodCompleted")),
-        names if names.is_empty() || initialized(shape, seen) => Ok(None),
-        _ if shape.recorded_end().is_some() && was_initialized(old) => Ok(None),
+        _ if succeeded => Ok(("PodCompleted", String::new())),
+        names if names.is_empty() || initialized(shape, seen) => Ok(holds()),
+        _ if shape.recorded_end().is_some() && was_initialized(old) => Ok(holds()),
         names => Err((
             "ContainersNotInitialized",
             format!("containers with incomplete status: [{}]", names.join(" ")),
@@ -27,7 +39,11 @@ pub(super) fn of(question: &Question<'_>, old: &PodStatus, new: &PodStatus) -> V
     };
     let containers = containers_ready(shape, new);
     let ready = containers.clone().and_then(|()| gates(shape, old));
-    let as_verdict = |result: Result<(), (&'static str, String)>| result.map(|()| None);
+    let as_verdict = |result: Result<(), (&'static str, String)>| result.map(|()| holds());
+    let isolated = lacks::of(shape, isolation).map(|word| match word {
+        Word::Given { reason, message } => Ok((reason, message)),
+        Word::Lacking { reason, message } => Err((reason, message)),
+    });
     [
         ("PodReadyToStartContainers", sandbox),
         ("Initialized", init),
@@ -35,6 +51,7 @@ pub(super) fn of(question: &Question<'_>, old: &PodStatus, new: &PodStatus) -> V
         ("ContainersReady", as_verdict(containers)),
     ]
     .into_iter()
+    .chain(isolated.map(|verdict| (lacks::CONDITION, verdict)))
     .map(|(type_, verdict)| condition(question, old, type_, verdict))
     .collect()
 }
@@ -99,7 +116,7 @@ fn gates(shape: &Shape<'_>, old: &PodStatus) -> Result<(), (&'static str, String
 
 fn condition(question: &Question<'_>, old: &PodStatus, type_: &str, verdict: Verdict) -> PodCondition {
     let (status, reason, message) = match verdict {
-        Ok(reason) => ("True", reason.unwrap_or_default(), String::new()),
+        Ok((reason, message)) => ("True", reason, message),
         Err((reason, message)) => ("False", reason, message),
     };
     let before = old

@@ -3,6 +3,7 @@
 //! They are written the way a kubelet writes them: a new directory, then one rename of the link `..data`, so that a
 //! reader sees the old files or the new ones and never a mixture.
 
+use crate::node::process::users;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -47,7 +48,7 @@ pub fn write(place: &Path, files: &Files, group: Option<u32>) -> std::io::Result
             std::fs::create_dir_all(parent)?;
         }
         std::fs::write(&target, content)?;
-        let shared = group.filter(|_| nix::unistd::geteuid().is_root());
+        let shared = group.filter(|group| users::has_group(*group));
         std::os::unix::fs::chown(&target, None, shared)?;
         let mode = mode | if shared.is_some() { 0o440 } else { 0 };
         std::fs::set_permissions(&target, std::fs::Permissions::from_mode(mode))?;

@@ -5,6 +5,7 @@
 //! directory that they are unpacked into, and what is unpacked has a bound.
 
 use super::store::StoreError;
+use crate::node::process::users;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -311,7 +312,7 @@ fn apply(layer: &Path, wanted: &str, root: &Path, budget: &Budget) -> Result<(),
     let failed = |error: io::Error| StoreError::archive(layer, &told(&error));
     let mut files = tar::Archive::new(counted(layer, budget)?);
     files.set_preserve_permissions(true);
-    files.set_preserve_ownerships(nix::unistd::geteuid().is_root());
+    files.set_preserve_ownerships(users::standing().has_others());
     files.set_overwrite(true);
     for entry in files.entries().map_err(failed)? {
         let mut entry = entry.map_err(failed)?;

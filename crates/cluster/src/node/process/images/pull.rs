@@ -96,7 +96,7 @@ impl Catalogue {
 
     async fn fetch(&self, image: &str, keys: &Keys) -> Result<(), RuntimeError> {
         let Some(store) = self.store.as_ref().filter(|_| nix::unistd::geteuid().is_root()) else {
-            let why = "one with a root of its own takes the rights of root";
+            let why = "one with a root of its own takes root or user namespaces";
             return Err(unknown(image, why));
         };
         match store.pull(image, keys).await {
