@@ -19,6 +19,7 @@ pub mod server;
 pub mod services;
 pub mod shape;
 pub mod status;
+mod stock;
 pub mod timers;
 pub mod voices;
 
@@ -171,7 +172,8 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
     }
     let sparing = tokio::spawn({
         let stop = stop.clone();
-        async move { network.keep_spares(stop).await }
+        let runtime = runtime.clone();
+        async move { tokio::join!(network.keep_spares(&stop), runtime.keep_shims(&stop)) }
     });
     let looking = tokio::spawn({
         let runtime = runtime.clone();

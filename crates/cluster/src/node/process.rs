@@ -26,6 +26,7 @@ mod root;
 mod sandboxes;
 mod seccomp;
 mod shim;
+mod shims;
 pub mod spec;
 pub mod terminal;
 mod trust;
@@ -92,6 +93,8 @@ pub struct Process {
     pulls: Mutex<HashMap<String, CancellationToken>>,
     /// The proxies of host ports, by pod.
     host_ports: Mutex<HashMap<String, host_ports::Open>>,
+    /// Shims that wait for a container.
+    shims: shims::Shims,
     /// The runtime itself, for the tasks that it starts.
     own: Weak<Process>,
 }
@@ -161,6 +164,7 @@ impl Process {
             tokens: volumes::tokens::Tokens::default(),
             pulls: Mutex::default(),
             host_ports: Mutex::default(),
+            shims: shims::Shims::default(),
             own: own.clone(),
         })
     }
