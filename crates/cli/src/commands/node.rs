@@ -179,7 +179,7 @@ async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) 
     }
     tell(Line::Note, &format!("node {name} joins {server}"));
     match runtime {
-        Runtime::Hollow => node::run_hollow(voices, Arc::new(MachineClock), described, stop).await,
+        Runtime::Hollow => node::run_hollow(voices, Arc::new(MachineClock), described, None, stop).await,
         Runtime::Process => processes(voices, described, place, authorities, stop).await?,
     }
     Ok(())

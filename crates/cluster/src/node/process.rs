@@ -318,7 +318,7 @@ impl Runtime for Process {
             .flatten()
         {
             if let Some((name, container)) = self.adopt_container(pod, &entry.path()) {
-                seen.containers.insert(name, container);
+                seen.containers.insert(name, Box::new(container));
             }
         }
         self.refresh_volumes(Arc::new(pod.clone()));
