@@ -20,6 +20,7 @@ pub mod server;
 pub mod services;
 pub mod shape;
 pub mod status;
+mod stock;
 pub mod timers;
 pub mod voices;
 pub mod volumes;
@@ -31,6 +32,7 @@ use crate::clock::Clock;
 use registration::{Capacity, Isolation, NodeConfig, Role};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
+use stead::Cache;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use voices::Voices;
@@ -63,8 +65,15 @@ pub fn loopback(index: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + number))
 }
 
-/// Runs hollow nodes until `stop`: one loop and one watch for all of them.
-pub async fn run_hollow(voices: Voices, clock: Arc<dyn Clock>, nodes: Vec<NodeConfig>, stop: CancellationToken) {
+/// Runs hollow nodes until `stop`: one loop and one watch for all of them. The watch is that of the controllers where
+/// their cache is `known`: a second copy of every pod would be a quarter of the memory that pods take.
+pub async fn run_hollow(
+    voices: Voices,
+    clock: Arc<dyn Clock>,
+    nodes: Vec<NodeConfig>,
+    known: Option<Cache>,
+    stop: CancellationToken,
+) {
     let (sender, notices) = tokio::sync::mpsc::unbounded_channel();
     let runtime = Arc::new(hollow::Hollow::new(clock.clone(), sender));
     let events = events::Recorder::new(voices.clone(), events::Kinds::WarningsOnly);
@@ -73,6 +82,7 @@ pub async fn run_hollow(voices: Voices, clock: Arc<dyn Clock>, nodes: Vec<NodeCo
         clock,
         runtime,
         nodes,
+        known,
         notices,
         events,
     };
@@ -181,7 +191,8 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
     }
     let sparing = tokio::spawn({
         let stop = stop.clone();
-        async move { network.keep_ready(stop).await }
+        let runtime = runtime.clone();
+        async move { tokio::join!(network.keep_ready(&stop), runtime.keep_shims(&stop)) }
     });
     let looking = tokio::spawn({
         let runtime = runtime.clone();
@@ -192,6 +203,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
         clock,
         runtime,
         nodes,
+        known: None,
         notices,
         events,
     };

@@ -20,6 +20,9 @@ use tokio::sync::mpsc;
 
 /// How many events may wait to be sent.
 const WAITING: usize = 256;
+/// Good news wait so long before they are posted: what they tell of is most often still being done, and the next steps of
+/// it should not have to wait behind words for the processor and the disk.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// A repetition within this time belongs to the same series.
 const SERIES_GAP: Duration = Duration::from_secs(6 * 60);
 /// How many series are remembered.
@@ -117,9 +120,16 @@ impl Poster {
     /// Posts until every recorder is gone.
     pub async fn run(mut self) {
         while let Some(news) = self.receiver.recv().await {
-            if let Err(error) = self.post(news).await {
-                // An event is a courtesy: the log has it too, and nothing depends on it.
-                tracing::debug!(%error, "an event could not be posted");
+            if news.severity == Severity::Normal {
+                tokio::time::sleep(PATIENCE).await;
+            }
+            let mut next = Some(news);
+            while let Some(news) = next {
+                if let Err(error) = self.post(news).await {
+                    // An event is a courtesy: the log has it too, and nothing depends on it.
+                    tracing::debug!(%error, "an event could not be posted");
+                }
+                next = self.receiver.try_recv().ok();
             }
         }
     }

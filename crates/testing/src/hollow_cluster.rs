@@ -178,6 +178,7 @@ impl HollowCluster {
             Voices::one(client.clone()),
             clock,
             described.collect(),
+            None,
             stop.clone(),
         ));
         Ok(HollowCluster {

@@ -204,7 +204,7 @@ async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) 
     tell(Line::Note, &format!("node {name} joins {server}"));
     let ended = match runtime {
         Runtime::Hollow => {
-            node::run_hollow(voices.clone(), Arc::new(MachineClock), described, stop).await;
+            node::run_hollow(voices.clone(), Arc::new(MachineClock), described, None, stop).await;
             Ok(())
         }
         Runtime::Process => processes(voices.clone(), described, place, authorities, stop).await,

@@ -1,6 +1,6 @@
 //! The pods that a controller makes and deletes for their owner, with a word to people about each.
 //!
-//! Where one pod is refused, for want of quota or of a right, all others most likely are too: a few are tried at
+//! Where one pod is refused, for want of quota or of a right, all others most likely are too: of many, one is tried at
 //! first, and more only while all of them come to be.
 
 use super::ownership;
@@ -10,6 +10,8 @@ use stead::{Context, Error, Propagation, Severity, Typed};
 
 /// Writes that are under way at once, for one owner.
 const AT_ONCE: usize = 32;
+/// So many are made at once without trying one first: the wait for that one costs more than a few refusals.
+const FEW: usize = 4;
 
 /// Makes and deletes the pods of one owner.
 pub struct PodControl<'a> {
@@ -25,9 +27,11 @@ impl<'a> PodControl<'a> {
         }
     }
 
-    /// Makes these pods, in batches that double from one, up to the first batch in which one is refused.
+    /// Makes these pods: a few at once, many in batches that double from one, up to the first batch in which one is
+    /// refused.
     pub async fn create(&self, pods: &[&Pod]) -> Result<(), Error> {
-        let (mut rest, mut batch) = (pods, 1);
+        let first = if pods.len() <= FEW { FEW } else { 1 };
+        let (mut rest, mut batch) = (pods, first);
         while !rest.is_empty() {
             let (now, later) = rest.split_at(batch.min(rest.len()));
             let creates = now.iter().map(|pod| self.create_one(pod));

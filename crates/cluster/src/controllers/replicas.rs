@@ -38,6 +38,15 @@ pub struct Failure {
     pub message: String,
 }
 
+/// What a look did about the number of pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Balance {
+    /// There were enough of them.
+    Kept,
+    /// Those that were missing are made.
+    Filled,
+}
+
 /// What is counted of the pods.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -98,9 +107,14 @@ impl<K: ReplicaOwner> Reconciler for Replicas<K> {
             .filter(|pod| pods::is_active(pod))
             .collect();
         let balanced = match going {
-            true => Ok(()),
+            true => Ok(Balance::Kept),
             false => self.balance(context, &owner, &active).await,
         };
+        if let Ok(Balance::Filled) = balanced {
+            // The new pods wake their owner when they are seen, and then there is something to tell. A status before that
+            // would make their nodes wait for the disk.
+            return Ok(Outcome::Settled);
+        }
         let now = context.now();
         let failure = balanced.as_ref().err().map(|error| Failure {
             reason: failure_reason(owner.wanted(), active.len()),
@@ -125,7 +139,7 @@ impl<K: ReplicaOwner> Reconciler for Replicas<K> {
 
 impl<K: ReplicaOwner> Replicas<K> {
     /// Creates what is missing, or deletes what is too much, the least worth first.
-    async fn balance(&self, context: &Context, owner: &Arc<K>, active: &[&Pod]) -> Result<(), Error> {
+    async fn balance(&self, context: &Context, owner: &Arc<K>, active: &[&Pod]) -> Result<Balance, Error> {
         let wanted = usize::try_from(owner.wanted()).unwrap_or(0);
         let missing = wanted.saturating_sub(active.len());
         let surplus = active.len().saturating_sub(wanted);
@@ -136,12 +150,13 @@ impl<K: ReplicaOwner> Replicas<K> {
             let mut pod = pods::from_template(template, meta.namespace.as_deref(), name);
             pod.metadata.owner_references = Some(vec![ownership::controller_reference(&**owner)]);
             control.create(&vec![&pod; missing]).await?;
+            return Ok(Balance::Filled);
         }
         if surplus > 0 {
             let victims = pods::by_worth(active.to_vec());
             control.delete(victims.into_iter().take(surplus)).await?;
         }
-        Ok(())
+        Ok(Balance::Kept)
     }
 }
 

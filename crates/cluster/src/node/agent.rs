@@ -6,7 +6,7 @@
 
 use super::api::{self, Written};
 use super::fault::Power;
-use super::follow::Watches;
+use super::follow::{Followed, Watches};
 use super::plan::{self, Action, Presence, Question};
 use super::registration::{LEASE_RENEWAL, NodeConfig, STATUS_RENEWAL};
 use super::runtime::{Notice, Readiness, Running, Runtime, RuntimeError, What};
@@ -25,7 +25,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use stead::Watch;
+use stead::{Cache, Watch};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,9 @@ pub struct Agent {
     pub clock: Arc<dyn Clock>,
     pub runtime: Arc<dyn Runtime>,
     pub nodes: Vec<NodeConfig>,
+    /// A cache of this process that has all pods, and of each as much as the runtime reads. Without one the agent
+    /// watches the pods of its nodes by itself.
+    pub known: Option<Cache>,
     /// What the runtime reports.
     pub notices: mpsc::UnboundedReceiver<Notice>,
     /// Where the agent's events about pods go.
@@ -154,11 +157,15 @@ impl Agent {
             clock,
             runtime,
             nodes,
+            known,
             mut notices,
             events,
         } = self;
         let watches = Watches::new(voices.reader.clone());
-        let mut pods = watches.follow(pods_of(&nodes, &runtime));
+        let mut pods = match &known {
+            Some(cache) => Followed::of(cache.store()),
+            None => watches.follow(pods_of(&nodes, &runtime)),
+        };
         let mut watched = watches.follow(match nodes.as_slice() {
             [only] => Watch::<Node>::all().fields(format!("metadata.name={}", only.name)),
             _ => Watch::all(),

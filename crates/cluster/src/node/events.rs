@@ -13,10 +13,15 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Events waiting to be sent; more are dropped.
 const QUEUE: usize = 256;
+
+/// How long good news wait before they are sent: the pod that they are about is most often still starting, and its status
+/// should not have to wait behind words for the processor and the disk.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Events that are remembered, to count repetitions on one object instead of making one for each.
 const REMEMBERED: usize = 256;
@@ -111,11 +116,18 @@ impl Recorder {
         tokio::spawn(async move {
             let mut told = Told::default();
             while let Some(event) = waiting.recv().await {
-                let namespace = event.metadata.namespace.clone().unwrap_or_default();
-                let node = event.reporting_instance.as_deref().unwrap_or_default();
-                let events: Api<Event> = Api::namespaced(voices.node(node), &namespace);
-                if let Err(error) = tell(&events, &event, told.again(&event)).await {
-                    tracing::debug!(%error, "an event was not recorded");
+                if event.type_.as_deref() == Some("Normal") {
+                    tokio::time::sleep(PATIENCE).await;
+                }
+                let mut next = Some(event);
+                while let Some(event) = next {
+                    let namespace = event.metadata.namespace.clone().unwrap_or_default();
+                    let node = event.reporting_instance.as_deref().unwrap_or_default();
+                    let events: Api<Event> = Api::namespaced(voices.node(node), &namespace);
+                    if let Err(error) = tell(&events, &event, told.again(&event)).await {
+                        tracing::debug!(%error, "an event was not recorded");
+                    }
+                    next = waiting.try_recv().ok();
                 }
             }
         });

@@ -29,7 +29,13 @@ impl Watches {
 
     /// From now on every change is told, beginning with what is there.
     pub fn follow<K: Typed>(&self, watch: Watch<K>) -> Followed<K> {
-        let store = self.cache.watch(watch);
+        Followed::of(self.cache.watch(watch))
+    }
+}
+
+impl<K: Typed> Followed<K> {
+    /// Follows a store that somebody else of this process fills.
+    pub fn of(store: Store<K>) -> Self {
         let (tell, changes) = mpsc::unbounded_channel();
         store.subscribe(move |change| {
             // Nobody listens after the loop has ended, and then nobody needs to.

@@ -154,6 +154,7 @@ impl Runtime for Hollow {
         "hollow"
     }
 
+    /// As for the controllers, whose cache hollow nodes share where both are in one process.
     fn trim(&self, pod: &mut Pod) {
         trimming::pod(pod);
     }
@@ -303,7 +304,7 @@ fn from_status(pod: &Pod) -> Seen {
     let inits = status.init_container_statuses.iter().flatten();
     for container in inits.chain(status.container_statuses.iter().flatten()) {
         if let Some(found) = container_from_status(container) {
-            seen.containers.insert(container.name.clone(), found);
+            seen.containers.insert(container.name.clone(), Box::new(found));
         }
     }
     seen

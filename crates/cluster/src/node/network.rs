@@ -76,7 +76,7 @@ pub trait Network: Send + Sync + 'static {
     }
 
     /// Makes what pods will need before they come, until `stop`; then it ends what no pod has got.
-    async fn keep_ready(&self, _stop: CancellationToken) {}
+    async fn keep_ready(&self, _stop: &CancellationToken) {}
 
     /// Whether an address is one of pods, which nobody outside reaches.
     fn owns(&self, _address: IpAddr) -> bool {

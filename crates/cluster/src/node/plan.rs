@@ -116,7 +116,7 @@ pub fn outcome(shape: &Shape<'_>, seen: &Seen) -> Option<Outcome> {
     let failed_init = shape.plain_inits().any(|init| {
         seen.containers
             .get(&init.name)
-            .and_then(Container::exit)
+            .and_then(|seen| seen.exit())
             .is_some_and(|exit| exit.code != 0 && !shape.restarts(init, exit))
     });
     if failed_init {

@@ -68,7 +68,7 @@ fn seen(containers: &[(&str, Container)]) -> Seen {
         sandbox: ready(),
         containers: containers
             .iter()
-            .map(|(name, container)| ((*name).to_owned(), container.clone()))
+            .map(|(name, container)| ((*name).to_owned(), Box::new(container.clone())))
             .collect(),
         verdict: None,
     }
@@ -287,7 +287,7 @@ fn a_pod_that_failed_while_it_ran_says_how_its_containers_end() {
     let mut observed = seen(&[("c", running())]);
     observed.verdict = verdict;
     pod.status = Some(status_of(&pod, &observed, 1));
-    observed.containers.insert("c".to_owned(), exited(143, 2));
+    observed.containers.insert("c".to_owned(), Box::new(exited(143, 2)));
     let status = status_of(&pod, &observed, 3);
     let state = status.container_statuses.unwrap()[0].state.clone().unwrap();
     assert_eq!(state.terminated.unwrap().exit_code, 143);

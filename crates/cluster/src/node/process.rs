@@ -27,6 +27,7 @@ mod sandboxes;
 mod seccomp;
 mod shared;
 mod shim;
+mod shims;
 pub mod spec;
 pub mod terminal;
 mod trust;
@@ -97,6 +98,8 @@ pub struct Process {
     host_ports: Mutex<HashMap<String, host_ports::Open>>,
     /// By which the API server reaches the nodes.
     pub lines: Lines,
+    /// Shims that wait for a container.
+    shims: shims::Shims,
     /// The runtime itself, for the tasks that it starts.
     own: Weak<Process>,
 }
@@ -169,6 +172,7 @@ impl Process {
             pulls: Mutex::default(),
             host_ports: Mutex::default(),
             lines: Lines::default(),
+            shims: shims::Shims::default(),
             own: own.clone(),
         })
     }
@@ -330,7 +334,7 @@ impl Runtime for Process {
             .flatten()
         {
             if let Some((name, container)) = self.adopt_container(pod, &entry.path()) {
-                seen.containers.insert(name, container);
+                seen.containers.insert(name, Box::new(container));
             }
         }
         self.refresh_volumes(Arc::new(pod.clone()));

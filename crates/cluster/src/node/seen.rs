@@ -11,8 +11,9 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub sandbox: Sandbox,
-    /// By container name, init containers too. A container that was never tried has no entry.
-    pub containers: BTreeMap<String, Container>,
+    /// By container name, init containers too. A container that was never tried has no entry. Each is in a box of its own,
+    /// since a map has room for eleven from the first one on.
+    pub containers: BTreeMap<String, Box<Container>>,
     /// Set once the node decides that the pod must end: it never runs again here.
     pub verdict: Option<Verdict>,
 }
@@ -208,11 +209,14 @@ impl Sandbox {
 impl Seen {
     /// The container's observation, or that of one never tried.
     pub fn container(&self, name: &str) -> Container {
-        self.containers.get(name).cloned().unwrap_or_default()
+        self.containers
+            .get(name)
+            .map(|found| (**found).clone())
+            .unwrap_or_default()
     }
 
     /// True while any container may have a process.
     pub fn anything_alive(&self) -> bool {
-        self.containers.values().any(Container::is_alive)
+        self.containers.values().any(|container| container.is_alive())
     }
 }

@@ -40,6 +40,7 @@ impl Cluster {
             Voices::one(client.clone()),
             Arc::new(MachineClock),
             nodes,
+            None,
             stop.clone(),
         ));
         Cluster {

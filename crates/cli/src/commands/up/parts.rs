@@ -14,8 +14,8 @@ use kube::api::{Api, Patch, PatchParams};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use stead::Manager;
 use stead::history::Memory;
+use stead::{Cache, Manager};
 use stead_apiserver::auth::{AUTHENTICATED, MASTERS, User};
 use stead_apiserver::gate::Gate;
 use stead_apiserver::server::wires::Dial;
@@ -115,7 +115,7 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
         run(&mut running, "scheduler", manager, stop);
     }
     if wanted(Part::Nodes) {
-        nodes(settings, gate, stop, &mut running).await?;
+        nodes(settings, gate, shared, stop, &mut running).await?;
     }
     if wanted(Part::Operators) {
         let client = client_of(gate, "system:stead:operators");
@@ -141,7 +141,14 @@ pub async fn start(settings: &Settings, gate: &Gate, stop: &CancellationToken) -
     Ok(running)
 }
 
-async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, running: &mut JoinSet<()>) -> Result<()> {
+/// Starts the nodes; `known` is the cache of the controllers, if there are any.
+async fn nodes(
+    settings: &Settings,
+    gate: &Gate,
+    known: Option<Cache>,
+    stop: &CancellationToken,
+    running: &mut JoinSet<()>,
+) -> Result<()> {
     let voices = identity::of_nodes(gate);
     identity::install_node_reader(&client_of(gate, "system:stead:bootstrap")).await?;
     let clock = Arc::new(MachineClock);
@@ -154,7 +161,7 @@ async fn nodes(settings: &Settings, gate: &Gate, stop: &CancellationToken, runni
         .collect();
     let stop = stop.clone();
     match settings.runtime {
-        Runtime::Hollow => running.spawn(node::run_hollow(voices, clock, nodes, stop)),
+        Runtime::Hollow => running.spawn(node::run_hollow(voices, clock, nodes, known, stop)),
         Runtime::Process => {
             let listener = TcpListener::bind("127.0.0.1:0")
                 .await

@@ -282,7 +282,9 @@ impl Loop {
             Written::Stored(mut pod) => {
                 pod.metadata.managed_fields = None;
                 self.runtime.trim(&mut pod);
-                if newer(&work.pod, &pod) {
+                // What the watch told of already is in its cache: a copy of our own would only cost memory.
+                let known = work.pod.metadata.resource_version == pod.metadata.resource_version;
+                if !known && newer(&work.pod, &pod) {
                     work.pod = Arc::from(pod);
                 }
             }

@@ -250,7 +250,7 @@ impl Network for Bridge {
         self.addresses.give_back(address);
     }
 
-    async fn keep_ready(&self, stop: CancellationToken) {
+    async fn keep_ready(&self, stop: &CancellationToken) {
         self.keep_spares(stop).await;
     }
 

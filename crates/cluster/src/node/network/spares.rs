@@ -1,26 +1,15 @@
 //! Sandboxes that are made before a pod needs them.
 //!
 //! A network namespace with its interfaces takes longer to make than everything else that a small pod needs, and none of
-//! it depends on the pod but its name. So a few are kept ready, made when nothing else is going on, and a pod that
-//! starts only gives one its name. Until then they end with this process (see `held`), however it ends.
+//! it depends on the pod but its name. So a few are kept ready (see `stock`), and a pod that starts only gives one its
+//! name. Until then they end with this process (see `held`), however it ends.
 
 use super::bridge::Bridge;
 use super::held::Held;
-use futures::FutureExt;
-use parking_lot::Mutex;
+use super::{Attached, Network};
+use crate::node::stock::Stock;
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-
-/// How many are kept: two small Deployments start at once, and idle clusters hold little.
-const KEPT: usize = 6;
-/// Pods that start need the processor more than those that may come.
-const QUIET: Duration = Duration::from_millis(120);
-/// A look in between, for nothing that should happen.
-const IDLE: Duration = Duration::from_secs(3600);
-/// The pause after one could not be made.
-const RETRY: Duration = Duration::from_secs(10);
 
 /// A sandbox that no pod has.
 #[derive(Debug)]
@@ -31,79 +20,38 @@ pub struct Spare {
 
 /// Those that are ready.
 #[derive(Default)]
-pub struct Spares {
-    ready: Mutex<Vec<Spare>>,
-    /// A pod has asked for one, whether there was any or not.
-    asked: Notify,
-}
+pub struct Spares(Stock<Spare>);
 
 impl Spares {
     /// One that lives, if there is one. `dead` hears the addresses of those that do not.
     pub fn take(&self, mut dead: impl FnMut(Ipv4Addr)) -> Option<Spare> {
-        self.asked.notify_one();
         loop {
-            let spare = self.ready.lock().pop()?;
+            let spare = self.0.take()?;
             if spare.held.process.is_alive() {
                 return Some(spare);
             }
             dead(spare.address);
         }
     }
-
-    fn missing(&self) -> usize {
-        KEPT.saturating_sub(self.ready.lock().len())
-    }
 }
 
 impl Bridge {
     /// Makes spare sandboxes whenever there are too few and nothing else is going on, until `stop`; then it ends them,
     /// for with this agent nobody is left who would use them.
-    pub(super) async fn keep_spares(&self, stop: CancellationToken) {
-        while !stop.is_cancelled() {
-            let pause = tokio::select! {
-                () = stop.cancelled() => break,
-                pause = self.fill() => pause,
-            };
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = self.spares.asked.notified() => {}
-                () = tokio::time::sleep(pause) => {}
-            }
-        }
-        for Spare { held, address } in std::mem::take(&mut *self.spares.ready.lock()) {
-            held.end();
-            self.addresses.give_back(IpAddr::V4(address));
+    pub(super) async fn keep_spares(&self, stop: &CancellationToken) {
+        self.spares.0.keep(|| self.make_spare(), stop).await;
+        for Spare { held, address } in self.spares.0.clear() {
+            self.detach(Attached {
+                address: IpAddr::V4(address),
+                holder: Some(held),
+            });
         }
     }
 
-    /// Makes all that are missing once no pod has started for a moment; says how long nothing will be missing otherwise.
-    async fn fill(&self) -> Duration {
-        if self.spares.missing() == 0 {
-            return IDLE;
-        }
-        if tokio::time::timeout(QUIET, self.spares.asked.notified()).await.is_ok() {
-            return Duration::ZERO;
-        }
-        while self.spares.missing() > 0 {
-            if let Err(error) = self.make_spare().await {
-                tracing::debug!(%error, "a spare sandbox could not be made");
-                return RETRY;
-            }
-            // A pod has come meanwhile: the rest waits until it is quiet again.
-            if self.spares.asked.notified().now_or_never().is_some() {
-                return Duration::ZERO;
-            }
-        }
-        IDLE
-    }
-
-    async fn make_spare(&self) -> std::io::Result<()> {
+    async fn make_spare(&self) -> std::io::Result<Spare> {
         let address = self.addresses.take()?;
         match self.sandbox(None, address).await {
-            Ok(held) => {
-                self.spares.ready.lock().push(Spare { held, address });
-                Ok(())
-            }
+            Ok(held) => Ok(Spare { held, address }),
             Err(error) => {
                 self.addresses.give_back(IpAddr::V4(address));
                 Err(error)
@@ -125,7 +73,7 @@ mod tests {
         let [old, new] = [8, 9].map(|last| Ipv4Addr::new(198, 18, 0, last));
         let ((mut dead, first), (mut alive, second)) = (sleeper(), sleeper());
         let spares = Spares::default();
-        let put = |held, address| spares.ready.lock().push(Spare { held, address });
+        let put = |held, address| spares.0.put(Spare { held, address });
         put(second, new);
         put(first, old);
         dead.kill().unwrap();

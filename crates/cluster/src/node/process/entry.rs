@@ -3,7 +3,7 @@
 //! `stead run-container NAME ...` is never typed by people. The shim, the first process of a container, the holder
 //! of a pod's namespaces and the built-in images are this one binary, so that nothing has to be installed.
 
-use super::{agnhost, enter, hello, hold, shim, users};
+use super::{agnhost, enter, hello, hold, shim, shims, users};
 use jiff::Timestamp;
 use std::process::ExitCode;
 
@@ -17,6 +17,7 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
     };
     match program.as_str() {
         "shim" => shim::main(rest, now),
+        "spare" => shims::main(now),
         "hold" => hold::main(rest),
         "enter" => enter::main(rest),
         "lead" => enter::lead(rest),

@@ -12,7 +12,7 @@ use super::spec::{
     Access, Input, Inside, Kernel, Mount, RunRecord, RunSpec, SandboxRecord, Screen, Silence, StartRecord, load, store,
 };
 use super::users::{self, Standing};
-use super::{Ended, Process, entry, powers, seccomp, shared};
+use super::{Ended, Process, powers, seccomp, shared};
 use crate::node::runtime::{Readiness, Running, RuntimeError};
 use crate::node::shape::{Shape, Whole};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -20,7 +20,6 @@ use kube::Api;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -222,13 +221,7 @@ impl Process {
             since: self.clock.now(),
         };
         store(&own.join("run.json"), &record).map_err(failed)?;
-        let mut command = tokio::process::Command::new(&self.catalogue.own);
-        command.args([entry::VERB, "shim"]).arg(&path);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut child = command.spawn().map_err(failed)?;
+        let mut child = self.shim(&path).map_err(failed)?;
         let started = match wait_for_start(&spec, &mut child).await {
             Ok(started) => started,
             Err(error) => {

@@ -22,10 +22,15 @@ const NOT_FOUND: i32 = 127;
 
 /// Runs one container to its end. `arguments` is the file that says what to run.
 pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
-    let Some(path) = arguments.first() else {
-        return ExitCode::from(2);
-    };
-    let Some(spec) = load::<RunSpec>(Path::new(path)) else {
+    match arguments.first() {
+        Some(path) => run_file(Path::new(path), now),
+        None => ExitCode::from(2),
+    }
+}
+
+/// Runs what a file says to its end.
+pub fn run_file(path: &Path, now: fn() -> Timestamp) -> ExitCode {
+    let Some(spec) = load::<RunSpec>(path) else {
         return ExitCode::from(2);
     };
     let record = match run(&spec, now) {

@@ -120,6 +120,7 @@ impl Stage {
             Voices::one(client.clone()),
             Arc::new(MachineClock),
             nodes,
+            None,
             stop.clone(),
         ));
         stage
