@@ -1,5 +1,6 @@
 //! Admission: what may change or refuse a write after authorisation and before the store.
 
+mod certificates;
 mod chain;
 mod defaults;
 mod expressions;

@@ -16,7 +16,8 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 /// How many events may wait to be sent.
 const WAITING: usize = 256;
@@ -33,7 +34,7 @@ const LONGEST_NOTE: usize = 1024;
 /// A handle with which anybody tells news.
 #[derive(Clone)]
 pub struct Recorder {
-    sender: mpsc::Sender<News>,
+    sender: mpsc::Sender<Told>,
     dropped: Counter,
     clock: Arc<dyn Clock>,
 }
@@ -48,9 +49,22 @@ struct News {
     at: Timestamp,
 }
 
+/// What the poster is told.
+enum Told {
+    News(Box<News>),
+    /// Everything before it is to be posted now; answered when it is.
+    Flush(oneshot::Sender<()>),
+}
+
+impl Told {
+    fn may_wait(&self) -> bool {
+        matches!(self, Told::News(news) if news.severity == Severity::Normal)
+    }
+}
+
 /// What posts the events.
 pub struct Poster {
-    receiver: mpsc::Receiver<News>,
+    receiver: mpsc::Receiver<Told>,
     client: Client,
     /// The name of the program, as `stead.dev/webapp`.
     controller: String,
@@ -110,8 +124,17 @@ impl Recorder {
             note: shorten(note),
             at: self.clock.now(),
         };
-        if self.sender.try_send(news).is_err() {
+        if self.sender.try_send(Told::News(Box::new(news))).is_err() {
             self.dropped.increment();
+        }
+    }
+
+    /// Returns when everything that was told before is posted.
+    pub async fn flush(&self) {
+        let (asked, posted) = oneshot::channel();
+        if self.sender.send(Told::Flush(asked)).await.is_ok() {
+            // A poster that is gone posts nothing more.
+            let _ = posted.await;
         }
     }
 }
@@ -119,22 +142,38 @@ impl Recorder {
 impl Poster {
     /// Posts until every recorder is gone.
     pub async fn run(mut self) {
-        while let Some(news) = self.receiver.recv().await {
-            if news.severity == Severity::Normal {
-                tokio::time::sleep(PATIENCE).await;
-            }
-            let mut next = Some(news);
-            while let Some(news) = next {
+        while let Some(told) = self.gather().await {
+            for told in told {
+                let news = match told {
+                    Told::News(news) => news,
+                    // Whoever asked may have given up waiting.
+                    Told::Flush(asked) => {
+                        let _ = asked.send(());
+                        continue;
+                    }
+                };
                 if let Err(error) = self.post(news).await {
                     // An event is a courtesy: the log has it too, and nothing depends on it.
                     tracing::debug!(%error, "an event could not be posted");
                 }
-                next = self.receiver.try_recv().ok();
             }
         }
     }
 
-    async fn post(&mut self, news: News) -> Result<(), kube::Error> {
+    /// What is to be posted now: bad news at once, with the good ones before them. `None` at the end.
+    async fn gather(&mut self) -> Option<Vec<Told>> {
+        let mut gathered = vec![self.receiver.recv().await?];
+        let due = Instant::now() + PATIENCE;
+        while gathered.len() < WAITING && gathered.last().is_some_and(Told::may_wait) {
+            match tokio::time::timeout_at(due, self.receiver.recv()).await {
+                Ok(Some(next)) => gathered.push(next),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        Some(gathered)
+    }
+
+    async fn post(&mut self, news: Box<News>) -> Result<(), kube::Error> {
         let identity = Identity {
             about: format!("{:?}/{:?}/{:?}", news.about.kind, news.about.uid, news.about.name),
             reason: news.reason.clone(),
@@ -162,7 +201,7 @@ impl Poster {
                 other => other.map(|_| ()),
             };
         }
-        self.create(news, identity).await
+        self.create(*news, identity).await
     }
 
     async fn create(&mut self, news: News, identity: Identity) -> Result<(), kube::Error> {
@@ -247,4 +286,48 @@ fn shorten_name(name: &str) -> &str {
     name.get(..end.unwrap_or(0))
         .unwrap_or_default()
         .trim_end_matches(['.', '-'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::metrics::Metrics;
+
+    #[tokio::test]
+    async fn good_news_are_posted_with_bad_ones_or_the_end_that_come_after_them() {
+        // Nobody listens there, and nobody is asked.
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = Client::try_from(nowhere).unwrap();
+        let metrics = Metrics::default();
+        let dropped = metrics.registry().counter("dropped", "Events that were not sent.", &[]);
+        let (recorder, mut poster) = channel(client, Arc::new(SystemClock), "c", "i", dropped);
+        let tell = |severity| recorder.tell(ObjectReference::default(), severity, "R", "A", "note");
+        let gathered = async |poster: &mut Poster| poster.gather().await.map(|told| told.len());
+
+        tell(Severity::Normal);
+        tell(Severity::Warning);
+        tell(Severity::Normal);
+        assert_eq!(
+            gathered(&mut poster).await,
+            Some(2),
+            "bad news wait for nothing that comes after them"
+        );
+        assert_eq!(gathered(&mut poster).await, Some(1));
+
+        tell(Severity::Normal);
+        let flushing = tokio::spawn({
+            let recorder = recorder.clone();
+            async move { recorder.flush().await }
+        });
+        let told = poster.gather().await.unwrap_or_default();
+        assert!(
+            matches!(told.last(), Some(Told::Flush(_))),
+            "the end takes along what waits"
+        );
+        drop(told);
+        flushing.await.unwrap();
+        drop(recorder);
+        assert_eq!(gathered(&mut poster).await, None);
+    }
 }

@@ -5,7 +5,9 @@
 //! Kubernetes' own plugins, since what one sets another one reads.
 
 use super::{Review, policies, webhooks};
-use super::{defaults, limits, nodes, pod_security, priorities, quota, runtime_classes, service_accounts, storage};
+use super::{
+    certificates, defaults, limits, nodes, pod_security, priorities, quota, runtime_classes, service_accounts, storage,
+};
 use crate::error::Result;
 use crate::kinds::namespace;
 use crate::verbs::Call;
@@ -37,6 +39,7 @@ pub async fn validate(call: &Call, review: &mut Review) -> Result<()> {
     priorities::validate(call, review)?;
     storage::validate(call, review)?;
     runtime_classes::validate(call, review)?;
+    certificates::validate(call, review)?;
     policies::validate(call, review).await?;
     webhooks::validate(call, review).await?;
     quota::validate(call, review).await

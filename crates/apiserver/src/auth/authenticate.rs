@@ -108,11 +108,19 @@ impl StaticTokens {
     }
 }
 
+/// Who this server is to nodes. It never asks itself: whoever had a node's address changed to the server's own would
+/// otherwise speak through it with all of its rights.
+const TO_NODES: &str = "kube-apiserver-kubelet-client";
+
 impl Auth {
     /// Who sends a request, or 401.
     pub async fn authenticate(&self, credentials: Credentials<'_>, path: &str) -> Result<User> {
         if let Some(certificate) = credentials.certificate {
-            return Ok(certificate.user());
+            let user = certificate.user();
+            return match user.name == TO_NODES {
+                true => Err(ApiError::unauthorized()),
+                false => Ok(user),
+            };
         }
         match credentials.bearer {
             Some(token) => {

@@ -7,6 +7,8 @@ mod api;
 #[cfg(test)]
 mod apply;
 #[cfg(test)]
+mod certificates;
+#[cfg(test)]
 mod conversion;
 #[cfg(test)]
 mod custom;

@@ -91,6 +91,11 @@ struct Replicas<K> {
     pods: Family<Pod>,
 }
 
+/// Whether nobody who reads a status takes it for more than a beginning.
+fn tells_nothing(status: &Value) -> bool {
+    status["replicas"].as_i64().unwrap_or_default() == 0 && status["conditions"].is_null()
+}
+
 impl<K: ReplicaOwner> Reconciler for Replicas<K> {
     async fn reconcile(&self, context: &Context, key: &Key) -> Result<Outcome, Error> {
         let Some(owner) = self.owners.get(key) else {
@@ -110,7 +115,7 @@ impl<K: ReplicaOwner> Reconciler for Replicas<K> {
             true => Ok(Balance::Kept),
             false => self.balance(context, &owner, &active).await,
         };
-        if let Ok(Balance::Filled) = balanced {
+        if matches!(balanced, Ok(Balance::Filled)) && active.is_empty() && tells_nothing(&owner.status()) {
             // The new pods wake their owner when they are seen, and then there is something to tell. A status before that
             // would make their nodes wait for the disk.
             return Ok(Outcome::Settled);

@@ -26,7 +26,7 @@ mod root;
 mod sandboxes;
 mod seccomp;
 mod shared;
-mod shim;
+pub(super) mod shim;
 mod shims;
 pub mod spec;
 pub mod terminal;
@@ -196,9 +196,9 @@ impl Process {
         Some(folder.join(format!("{number}.log")))
     }
 
-    /// What is written down of a pod that has a sandbox.
+    /// What is written down of a pod that has a sandbox and its addresses still.
     pub fn sandbox(&self, uid: &str) -> Option<SandboxRecord> {
-        load(&self.pod_folder(uid).join("sandbox.json"))
+        SandboxRecord::attached(&self.pod_folder(uid).join("sandbox.json"))
     }
 
     /// The address of a pod that has a sandbox.

@@ -14,6 +14,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// How long the start waits for the first certificate of the webhooks.
 const CERTIFICATE_WAIT: Duration = Duration::from_secs(10);
+/// How long events that are not posted yet may hold up the end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What is started, one after the other; stopping goes the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -178,6 +180,9 @@ impl Manager {
                     );
                     running.controllers.shutdown().await;
                 }
+                // What the last looks had to say is told while this is still the leader; an API that does not answer is
+                // not waited for.
+                let _ = tokio::time::timeout(LAST_WORDS, self.recorder.flush()).await;
             }
             // Only now that nothing works any more, the Lease goes back.
             Phase::Leader => {

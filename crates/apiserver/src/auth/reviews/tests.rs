@@ -254,3 +254,25 @@ async fn a_bootstrap_token_secret_lets_a_node_in_until_it_expires() {
         assert_eq!(answer["status"]["error"], "invalid bearer token");
     }
 }
+
+#[tokio::test]
+async fn the_server_does_not_let_itself_in() {
+    use crate::auth::{Credentials, MASTERS, PeerCertificate};
+    let auth = auth(&[]);
+    let asks = async |name: &str| {
+        let certificate = PeerCertificate {
+            common_name: name.to_string(),
+            organizations: vec![MASTERS.to_string()],
+            fingerprint: [0; 32],
+        };
+        let shown = Credentials {
+            certificate: Some(&certificate),
+            bearer: None,
+        };
+        auth.authenticate(shown, "/api/v1/secrets")
+            .await
+            .map_err(|error| error.code)
+    };
+    assert!(asks("an-admin").await.is_ok());
+    assert_eq!(asks("kube-apiserver-kubelet-client").await, Err(401));
+}

@@ -8,6 +8,7 @@ use super::held::{Held, hold};
 use super::range::Range;
 use super::spares::{Spare, Spares};
 use super::{Attached, Network, datagrams};
+use crate::node::process::shim::strange;
 use crate::node::process::spec::{ProcessId, Processes, SandboxRecord, load, store};
 use crate::node::process::users::{Standing, Users};
 use crate::node::registration::Ground;
@@ -22,6 +23,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -34,6 +36,8 @@ const BRIDGE: &str = "stead0";
 /// The kernel's table of addresses that are its own.
 const LOCAL_TABLE: u32 = 255;
 const RECORD: &str = "network.json";
+/// A program of a pod that does not take a connection for so long takes none.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The bridge and the thread in its namespace.
 pub struct Bridge {
@@ -303,17 +307,27 @@ impl Network for Bridge {
 /// Connects to a port of a pod from within it, as `localhost`: its programs may listen there alone, or ask that whoever
 /// comes is there.
 async fn connect_within(holder: ProcessId, port: u16) -> io::Result<TcpStream> {
-    let space = File::open(format!("/proc/{}/ns/net", holder.pid))?;
+    let hosts = [
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+    ];
+    let space = strange(holder.pid, "net")?;
+    // Its number may be another process' by now, with another network; one that lives after it was opened was it.
+    if !holder.is_alive() {
+        return Err(io::Error::other("the pod has ended"));
+    }
+    let Some(space) = space else {
+        return TcpStream::connect(&hosts[..]).await;
+    };
+    let connect = async move || {
+        let connected = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&hosts[..])).await;
+        connected.map_err(io::Error::from).flatten()?.into_std()
+    };
     let (sender, receiver) = tokio::sync::oneshot::channel();
     // A thread of its own, because a thread that has joined a namespace is of no use to anybody else.
-    std::thread::spawn(move || {
-        let hosts = [
-            SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-            SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
-        ];
-        let connected = in_namespace(space, async || TcpStream::connect(&hosts[..]).await?.into_std());
-        let _ = sender.send(connected);
-    });
+    std::thread::Builder::new().spawn(move || {
+        let _ = sender.send(in_namespace(space, connect));
+    })?;
     TcpStream::from_std(receiver.await.map_err(io::Error::other)??)
 }
 
@@ -404,4 +418,22 @@ pub fn end(folder: &Path) {
         holder.kill_group();
     }
     let _ = std::fs::remove_file(record);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::held::tests::sleeper;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_of_a_pod_that_has_ended_is_nobodys() {
+        let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (mut pod, held) = sleeper();
+        // It has no network of its own: the machine's is the pod's.
+        connect_within(held.process, port).await.unwrap();
+        pod.kill().unwrap();
+        pod.wait().unwrap();
+        assert!(connect_within(held.process, port).await.is_err());
+    }
 }

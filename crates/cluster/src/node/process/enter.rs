@@ -58,7 +58,7 @@ fn run(arguments: &[String]) -> io::Result<u8> {
             opened.extend(strange(pid, name)?.map(|file| (file, flag)));
         }
         if opened.iter().any(|(_, flag)| *flag == CloneFlags::CLONE_NEWUSER) {
-            // Such a namespace is for one user: see `users::make_possible`.
+            // Such a namespace is for one user: see `users::Becoming`.
             standing = Standing::Mapped(Users::Own);
         }
         for (file, flag) in opened {

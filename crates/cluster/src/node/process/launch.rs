@@ -56,8 +56,11 @@ impl Process {
             self.events.normal(&pod, "Pulled", remark, self.clock.now());
         }
         let folder = self.pod_folder(shape.uid());
-        let sandbox: SandboxRecord =
-            load(&folder.join("sandbox.json")).ok_or_else(|| RuntimeError::run("the pod's sandbox is gone"))?;
+        let sandbox = SandboxRecord::attached(&folder.join("sandbox.json"));
+        // Where the holder has ended, its number may be another process': nobody joins that one's namespaces.
+        let sandbox = sandbox
+            .filter(|sandbox| sandbox.holder.is_none_or(|holder| holder.is_alive()))
+            .ok_or_else(|| RuntimeError::run("the pod's sandbox is gone"))?;
         let sources = self.sources(&shape, Some(container), &sandbox.addresses).await?;
         let mut env = environment::variables(&shape, container, &sources)?;
         if sandbox.holder.is_none()

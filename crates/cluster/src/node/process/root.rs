@@ -232,8 +232,19 @@ fn devices(root: &Path) -> io::Result<()> {
     for name in ["null", "zero", "full", "random", "urandom", "tty"] {
         bind(&Path::new("/dev").join(name), &dev.join(name), Access::ReadWrite)?;
     }
-    // The machine's own terminals: the far ends of `exec -it` are among them.
-    bind(Path::new("/dev/pts"), &dev.join("pts"), Access::ReadWrite)?;
+    let terminals = dev.join("pts");
+    match users::standing() {
+        // The machine's own terminals: the far ends of `exec -it` are among them.
+        Standing::Root => bind(Path::new("/dev/pts"), &terminals, Access::ReadWrite)?,
+        // Of an ordinary user every container is the user to the machine, and so the owner of the user's terminals: it
+        // gets none of them. `exec -it` hands its own over, and only their names are not to be found.
+        Standing::Mapped(_) | Standing::Ordinary => {
+            std::fs::create_dir(&terminals)?;
+            let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+            let data = Some("newinstance,ptmxmode=0666,mode=0620");
+            mount(Some("devpts"), &terminals, Some("devpts"), flags, data)?;
+        }
+    }
     std::fs::create_dir(dev.join("shm"))?;
     mount(
         Some("shm"),

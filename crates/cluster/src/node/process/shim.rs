@@ -220,6 +220,7 @@ fn init(spec: &RunSpec) -> io::Result<()> {
         complain(&format!("cannot set the limits: {error}"));
         std::process::exit(NOT_FOUND);
     }
+    let becoming = users::Becoming::of(spec.user, spec.group);
     let built = match &spec.inside {
         Some(inside) => root::enter(inside),
         None => Ok(()),
@@ -228,19 +229,15 @@ fn init(spec: &RunSpec) -> io::Result<()> {
         Screen::Pipes => Ok(()),
         Screen::Terminal => terminal::lead(),
     };
-    let ready = led.and(built).and_then(|()| become_user(spec));
+    // Before powers are given up: in a new user namespace a process has them all again.
+    let possible = led.and(built).and_then(|()| becoming.make_possible());
+    let ready = possible.and_then(|standing| powers::take(spec, standing));
     let error = match ready.and_then(|()| program(spec)) {
         Ok(mut program) => program.exec(),
         Err(error) => error,
     };
     complain(&format!("cannot start {:?}: {error}", spec.argv.first()));
     std::process::exit(NOT_FOUND);
-}
-
-fn become_user(spec: &RunSpec) -> io::Result<()> {
-    // Before powers are given up: in a new user namespace a process has them all again.
-    let standing = users::make_possible(spec.user, spec.group)?;
-    powers::take(spec, standing)
 }
 
 /// Says why a container cannot start, in its own log.

@@ -125,17 +125,31 @@ fn tried(what: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why.trim()))
 }
 
-/// Sees to it that this process can be that user and group: where one of them is not mapped, in a namespace of its own,
-/// in which its own user and group have these numbers. Says what it may do then.
-pub fn make_possible(user: Option<u32>, group: Option<u32>) -> io::Result<Standing> {
-    let standing = standing();
-    let (user, group) = (user.unwrap_or(0), group.unwrap_or(0));
-    let known = is_known(&read(USERS), user) && is_known(&read(GROUPS), group);
-    if known || !matches!(standing, Standing::Mapped(_)) {
-        return Ok(standing);
+/// What it takes to be some user and group. It is found before a container has its root: what /proc says there may be
+/// the image's own words.
+pub struct Becoming {
+    standing: Standing,
+    /// Where one of them is not mapped: a namespace in which this process's user and group have these numbers.
+    own: Option<(u32, u32)>,
+}
+
+impl Becoming {
+    pub fn of(user: Option<u32>, group: Option<u32>) -> Becoming {
+        let standing = standing();
+        let (user, group) = (user.unwrap_or(0), group.unwrap_or(0));
+        let known = is_known(&read(USERS), user) && is_known(&read(GROUPS), group);
+        let own = (!known && matches!(standing, Standing::Mapped(_))).then_some((user, group));
+        Becoming { standing, own }
     }
-    enter_as(user, group)?;
-    Ok(Standing::Mapped(Users::Own))
+
+    /// Sees to it that this process can be that user and group. Says what it may do then.
+    pub fn make_possible(self) -> io::Result<Standing> {
+        let Some((user, group)) = self.own else {
+            return Ok(self.standing);
+        };
+        enter_as(user, group)?;
+        Ok(Standing::Mapped(Users::Own))
+    }
 }
 
 fn is_known(map: &str, number: u32) -> bool {
