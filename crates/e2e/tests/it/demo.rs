@@ -42,8 +42,13 @@ fn the_demo_answers_and_kubectl_does_the_rest_and_a_kill_leaves_nothing_that_dow
             "--for=jsonpath={.status.availableReplicas}=5",
             "--timeout=60s",
         ]);
+        // That it was not ready meanwhile may be over before anybody can look: the new one is known by its identity.
+        let identity = || up.run(&["get", "deployment", "hello", "-o", "jsonpath={.metadata.uid}"]);
+        let old = identity();
         up.run(&["delete", "deployment", "hello"]);
-        up.run(&["wait", "webapp/hello", "--for=condition=Ready=false", "--timeout=60s"]);
+        up.run(&["wait", "deployment/hello", "--for=create", "--timeout=60s"]);
+        up.run(&["wait", "deployment/hello", "--for=condition=Available", "--timeout=60s"]);
+        assert_ne!(identity(), old);
         up.run(&["wait", "webapp/hello", "--for=condition=Ready", "--timeout=60s"]);
     }
 

@@ -3,6 +3,7 @@
 //! The forceful end needs nothing but the records on disk: it must work after the agent was killed.
 
 use super::cgroups;
+use super::entry::VERB;
 use super::log::parse;
 use super::spec::{ExitRecord, Memory, ProcessId, RunRecord, RunSpec, SandboxRecord, Silence, StartRecord, load};
 use crate::node::plan;
@@ -20,6 +21,8 @@ const LAST_LINES: usize = 80;
 const LAST_BYTES: usize = 2048;
 /// How often a shim of an earlier agent is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// How often it is looked, at most, whether what was killed has ended.
+const ENDING_LOOKS: usize = 300;
 
 /// How the end of a shim is heard.
 pub enum Ended {
@@ -176,6 +179,25 @@ pub fn end_all(folder: &Path) {
         let _ = std::fs::remove_dir_all(pod.path());
     }
     network::end(folder);
+    await_end(folder);
+}
+
+/// Waits until nothing is left that names the folder: what was killed takes a moment to end, and so does what waits for
+/// work and sees that its agent is gone.
+fn await_end(folder: &Path) {
+    let name = folder.as_os_str().as_encoded_bytes();
+    let is_ours = |process: std::fs::DirEntry| {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let says = |word: &[u8]| line.windows(word.len()).any(|part| part == word);
+        !name.is_empty() && says(VERB.as_bytes()) && says(name)
+    };
+    for _ in 0..ENDING_LOOKS {
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        if !processes.into_iter().any(&is_ours) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[cfg(test)]
