@@ -164,7 +164,13 @@ impl Deployments {
         rolling::rolling(deployment, sets)
     }
 
+    /// Whether old pods are left, in the cache or in what their sets tell: whoever adds those numbers up would see old and
+    /// new pods side by side.
     fn old_pods(&self, sets: &Sets) -> rolling::OldPods {
+        let told = |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.replicas > 0);
+        if sets.old.iter().any(|set| told(set)) {
+            return rolling::OldPods::Left;
+        }
         let uids = sets.old.iter().filter_map(|set| set.metadata.uid.as_deref());
         let mut all = uids.flat_map(|uid| self.pods.owned_by(uid));
         match all.any(|pod| !pods::has_ended(&pod)) {
