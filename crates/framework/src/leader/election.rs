@@ -123,8 +123,7 @@ impl Election {
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let started = Instant::now();
-            // One attempt must end before the next is due, and long before the deadline.
-            let limit = self.settings.renew_deadline / 2;
+            let limit = self.limit();
             let attempt = tokio::select! {
                 () = stop.cancelled() => break,
                 attempt = tokio::time::timeout(limit, self.attempt(started)) => attempt,
@@ -150,6 +149,11 @@ impl Election {
             }
         }
         self.release().await;
+    }
+
+    /// How long an answer about the Lease is waited for: a second try must fit before the deadline.
+    fn limit(&self) -> Duration {
+        self.settings.renew_deadline / 2
     }
 
     async fn attempt(&mut self, started: Instant) -> Result<(), kube::Error> {
@@ -208,22 +212,26 @@ impl Election {
             return;
         }
         let released = async {
-            let Some(lease) = self.leases.get_opt(&self.settings.name).await? else {
-                return Ok(());
-            };
-            if seen(&lease).holder != self.identity {
-                return Ok(());
+            loop {
+                let Some(lease) = self.leases.get_opt(&self.settings.name).await? else {
+                    return Ok(());
+                };
+                if seen(&lease).holder != self.identity {
+                    return Ok(());
+                }
+                let mut body = self.lease(Some(&lease));
+                let spec = body.spec.get_or_insert_default();
+                spec.holder_identity = Some(String::new());
+                spec.lease_duration_seconds = Some(1);
+                let name = &self.settings.name;
+                match self.leases.replace(name, &PostParams::default(), &body).await {
+                    // A renewal of ours that was on its way when the stop came has arrived after all.
+                    Err(kube::Error::Api(status)) if status.code == 409 => {}
+                    other => return other.map(|_| ()),
+                }
             }
-            let mut body = self.lease(Some(&lease));
-            let spec = body.spec.get_or_insert_default();
-            spec.holder_identity = Some(String::new());
-            spec.lease_duration_seconds = Some(1);
-            self.leases
-                .replace(&self.settings.name, &PostParams::default(), &body)
-                .await
-                .map(|_| ())
         };
-        match tokio::time::timeout(self.settings.retry, released).await {
+        match tokio::time::timeout(self.limit(), released).await {
             Ok(Ok(())) => tracing::info!(lease = self.settings.name, "gave the Lease back"),
             // It expires by itself.
             Ok(Err::<(), kube::Error>(error)) => tracing::warn!(%error, "the Lease could not be given back"),

@@ -72,9 +72,13 @@ pub async fn f21_a_leader_that_is_asked_to_stop_finishes_its_step_and_then_gives
         "{:?}",
         sent[released]
     );
+    let body: serde_json::Value = serde_json::from_slice(&sent[released].body).expect("a Lease");
+    assert_eq!(body["spec"]["holderIdentity"], "", "{body}");
     let started = tokio::time::Instant::now();
     expect_holder(&world, "two").await;
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    // On a machine whose time is real, any of it may be somebody else's.
+    let soon = world.long(Duration::from_secs(2), SOON);
+    assert!(started.elapsed() < soon, "{:?}", started.elapsed());
     world.expect_full("poems", 1).await;
     two.stop().await;
 }
@@ -122,7 +126,7 @@ fn pause_at(first: &Faults, pause: Duration, write: Choice) {
 }
 
 pub async fn f16_writes_of_a_leader_that_was_paused_arrive_late_and_are_refused(world: World) {
-    let pause = world.long(Duration::from_secs(60), Duration::from_secs(8));
+    let pause = world.long(Duration::from_secs(60), Duration::from_secs(12));
     let variants: [(&str, i32, Choice); 3] = [
         // An update, a delete, and the create of a book that another will have made.
         ("updates", 3, |sent| sent.path.ends_with("-0")),

@@ -125,14 +125,17 @@ pub async fn f41_a_certificate_made_anew_is_served_and_known_at_once(world: Worl
         // Whoever checks a certificate looks at the machine's clock.
         manager.clock(stead::clock::system()).webhooks(listener, options, hooks)
     });
-    expect_shelf_accepted(&world, "poems", 1).await;
     let bundle = async || {
         let configuration = configurations(&world).get(&name).await.expect("the configuration");
         let mut webhooks = configuration.webhooks.unwrap_or_default();
         webhooks.pop().and_then(|webhook| webhook.client_config.ca_bundle)
     };
-    let before = bundle().await;
-    assert!(before.is_some());
+    // Until the API server knows of the webhook, it accepts everything: that proves nothing yet.
+    let before = wait::until("the configuration has a bundle", SOON, || async {
+        bundle().await.ok_or("none")
+    });
+    let before = before.await.expect("a bundle");
+    expect_shelf_accepted(&world, "poems", 1).await;
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), &world.namespace);
     secrets
         .delete(&secret, &DeleteParams::default())
@@ -140,7 +143,7 @@ pub async fn f41_a_certificate_made_anew_is_served_and_known_at_once(world: Worl
         .expect("a deletion");
     wait::until("the configuration has another bundle", SOON, || async {
         let now = bundle().await;
-        (now.is_some() && now != before).then_some(()).ok_or("the old one")
+        now.is_some_and(|now| now != before).then_some(()).ok_or("the old one")
     })
     .await
     .expect("a new bundle");

@@ -79,8 +79,8 @@ impl World {
         match self.pace {
             Pace::Virtual => usual,
             Pace::Real => LeaderElection {
-                lease: Duration::from_secs(3),
-                renew_deadline: Duration::from_secs(2),
+                lease: Duration::from_secs(5),
+                renew_deadline: Duration::from_secs(4),
                 retry: Duration::from_millis(300),
                 ..usual
             },
