@@ -21,6 +21,10 @@ use std::time::Duration;
 /// The prefix of the annotations that script a hollow pod.
 const PREFIX: &str = "hollow.stead.dev/";
 
+/// How long a container takes to end when it is asked to. No process ends in no time, and clients rely on that: whoever
+/// deletes a pod gracefully looks at it once more.
+const STOP_AFTER: Duration = Duration::from_millis(200);
+
 /// What a hollow pod's annotations ask for. Durations are like `250ms`, `5s`, `2m`.
 #[derive(Debug, Default, PartialEq)]
 pub struct Script {
@@ -33,8 +37,8 @@ pub struct Script {
     exit_after: Option<Duration>,
     /// `exit-code`: with which code they end by themselves (default 0).
     exit_code: i32,
-    /// `stop-after`: how long they take to end when asked, at most the grace period.
-    stop_after: Duration,
+    /// `stop-after`: how long they take to end when asked, at most the grace period ([`STOP_AFTER`] if it is not said).
+    stop_after: Option<Duration>,
     /// `fail`: `sandbox`, `image` or `config` never get further than that.
     fail: Option<String>,
 }
@@ -53,7 +57,7 @@ impl Script {
             never_ready: text("ready-after") == Some("never"),
             exit_after: time("exit-after"),
             exit_code: text("exit-code").and_then(|code| code.parse().ok()).unwrap_or(0),
-            stop_after: time("stop-after").unwrap_or_default(),
+            stop_after: time("stop-after"),
             fail: text("fail").map(str::to_owned),
         }
     }
@@ -249,7 +253,7 @@ impl Runtime for Hollow {
 
     async fn stop(&self, pod: Arc<Pod>, container: String, id: String, grace: Duration) {
         let shape = Shape::of(&pod);
-        let wanted = Script::of(&shape).stop_after;
+        let wanted = Script::of(&shape).stop_after.unwrap_or(STOP_AFTER.min(grace));
         // One that would outlast its grace is killed at the end of it, and its exit code shows that.
         let code = if wanted > grace { 137 } else { 0 };
         let run = Run {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use stead_test::hollow_cluster::HollowCluster;
 
 async fn web(cluster: &HollowCluster, replicas: i32) {
-    let spec = json!({"replicas": replicas, "selector": selector("web"), "template": template("web", json!({}))});
+    // Who takes another one's place is not ready at once.
+    let template = template("web", json!({"ready-after": "1s"}));
+    let spec = json!({"replicas": replicas, "selector": selector("web"), "template": template});
     let object = json!({"metadata": {"name": "web"}, "spec": spec});
     cluster.create("deployments", object).await.expect("a deployment");
     until(cluster, "deployments/web", SOON, move |web| {
