@@ -203,7 +203,7 @@ fn fraction(amounts: &Value, name: &str, at: &str, found: &mut Vec<String>) {
     let Ok(quantity) = text(&amounts[name]).parse::<Quantity>() else {
         return;
     };
-    if quantity.to_string().ends_with('m') {
+    if quantity.milli_value() % 1000 != 0 {
         found.push(format!(
             "{at}[{name}]: fractional byte value {:?} is invalid, must be an integer",
             quantity.to_string()
