@@ -73,6 +73,4 @@ pub struct Review {
     /// Sent to the client as `Warning` headers.
     pub warnings: Vec<String>,
     pub audit_annotations: Vec<(String, String)>,
-    /// Whether a webhook or a policy made the object anew.
-    pub patched: bool,
 }

@@ -29,6 +29,8 @@ pub struct Decl {
 #[derive(Debug)]
 pub enum DeclShape {
     Dyn,
+    /// Dynamic to the checker, but only these two when it is read.
+    IntOrString,
     /// What no schema describes, but the checker knows.
     Typed(Type),
     Bool,
@@ -160,7 +162,8 @@ impl Decl {
         Some(match schema.shape() {
             Shape::Any | Shape::Free => return None,
             Shape::Object(object) if object.untyped => return None,
-            Shape::IntOrString | Shape::Quantity => Decl::simple(DeclShape::Dyn, text_bound.unwrap_or(whole), 1),
+            Shape::IntOrString => Decl::simple(DeclShape::IntOrString, text_bound.unwrap_or(whole), 1),
+            Shape::Quantity => Decl::simple(DeclShape::Dyn, text_bound.unwrap_or(whole), 1),
             Shape::Boolean => Decl::boolean(),
             Shape::Integer => Decl::integer(),
             Shape::Number => Decl::double(),
@@ -216,7 +219,7 @@ impl Decl {
 /// The type of values with this declaration.
 pub fn type_of(decl: &Arc<Decl>) -> Type {
     match &decl.shape {
-        DeclShape::Dyn => Type::Dyn,
+        DeclShape::Dyn | DeclShape::IntOrString => Type::Dyn,
         DeclShape::Typed(kind) => kind.clone(),
         DeclShape::Bool => Type::Bool,
         DeclShape::Int => Type::Int,

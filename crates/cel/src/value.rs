@@ -7,7 +7,7 @@ mod compare;
 mod json;
 
 pub use compare::{compare, concatenate, contains, equal, list_contains};
-pub use json::{from_json, to_json};
+pub use json::{NO_INT_OR_STRING, from_json, is_int_or_string, to_json};
 
 use crate::authorizer::Check;
 use crate::decl::{Decl, DeclShape};

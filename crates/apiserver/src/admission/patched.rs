@@ -42,7 +42,6 @@ pub async fn take_in(
         crate::kinds::default(&review.resource, &mut changed);
     }
     review.object = Some(changed);
-    review.patched = true;
     Ok(())
 }
 

@@ -175,33 +175,58 @@ fn content<'a>(call: &Call, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
         .collect()
 }
 
-/// The metadata that an update of the status may change: most kinds take labels, annotations and finalizers along.
-pub fn status_metadata(resource: &Resource, sent: &Value, kept: &mut Value) {
-    let fields: &[&str] = match resource.origin {
-        Origin::Custom(_) => &[],
-        Origin::BuiltIn if resource.plural == "deployments" => &[
-            "annotations",
-            "finalizers",
-            "ownerReferences",
-            "generateName",
-            "deletionTimestamp",
-            "uid",
-        ],
+/// Whether nobody comes to own metadata by an update of the status, since next to none of it is changed.
+pub fn status_keeps_metadata(resource: &Resource) -> bool {
+    matches!(resource.origin, Origin::Custom(_))
+        || matches!(
+            super::id(resource),
+            ("flowcontrol.apiserver.k8s.io" | "apiregistration.k8s.io", _)
+                | ("networking.k8s.io", "servicecidrs")
+                | ("storage.k8s.io", "volumeattachments")
+                | ("resource.k8s.io", "resourceclaims")
+                | ("admissionregistration.k8s.io", "validatingadmissionpolicies")
+        )
+}
+
+/// What says most of an object besides its state, and stays as it is where a part of the object is written.
+const DESCRIPTION: [&str; 6] = [
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "deletionTimestamp",
+    "selfLink",
+];
+
+/// The metadata of an object whose status is updated: most kinds take all of it along.
+pub fn status_metadata(resource: &Resource, sent: &Value, old: &Value) -> Value {
+    match (&resource.origin, super::id(resource)) {
+        (Origin::Custom(_), _) | (_, ("flowcontrol.apiserver.k8s.io", _)) => {
+            let mut kept = old.clone();
+            object::copy_meta(sent, &mut kept, "managedFields");
+            kept["metadata"].take()
+        }
+        (_, ("apps", "deployments")) => metadata_but(&["labels"], sent, old),
         // Old kubelets spoil the owners.
-        Origin::BuiltIn if resource.plural == "pods" => &["labels", "uid", "annotations", "finalizers", "generateName"],
-        Origin::BuiltIn => &[
-            "labels",
-            "uid",
-            "annotations",
-            "finalizers",
-            "ownerReferences",
-            "generateName",
-            "deletionTimestamp",
-        ],
-    };
-    for field in fields {
-        object::copy_meta(sent, kept, field);
+        (_, ("", "pods")) => metadata_but(&["ownerReferences", "deletionTimestamp"], sent, old),
+        (_, ("apiregistration.k8s.io", _)) => metadata_but(&DESCRIPTION[..4], sent, old),
+        _ if status_keeps_metadata(resource) => part_metadata(sent, old),
+        _ => sent["metadata"].clone(),
     }
+}
+
+/// The metadata of an object of which one list is updated.
+pub fn part_metadata(sent: &Value, old: &Value) -> Value {
+    metadata_but(&DESCRIPTION, sent, old)
+}
+
+/// What was sent, but for fields that stay.
+fn metadata_but(kept: &[&str], sent: &Value, old: &Value) -> Value {
+    let mut changed = serde_json::json!({ "metadata": sent["metadata"] });
+    for field in kept {
+        object::copy_meta(old, &mut changed, field);
+    }
+    changed["metadata"].take()
 }
 
 /// Kinds whose metadata is only looked at when nothing else is wrong.

@@ -42,7 +42,6 @@ pub fn review(
         user: call.user.clone(),
         warnings: Vec::new(),
         audit_annotations: Vec::new(),
-        patched: false,
     }
 }
 

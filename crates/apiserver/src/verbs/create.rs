@@ -63,7 +63,7 @@ pub async fn create_object(
             "selfLink",
         ],
         // An update that creates takes the rest as it is.
-        _ => &["uid", "creationTimestamp", "selfLink"],
+        _ => &["uid", "creationTimestamp"],
     };
     for field in wiped {
         object::metadata_mut(&mut object).remove(*field);
@@ -151,6 +151,7 @@ async fn commit(call: &Call, mut object: Value, options: &WriteOptions) -> Resul
             None => Ok(Outcome::Tried(object)),
         };
     }
+    object::metadata_mut(&mut object).remove("selfLink");
     let draft = match to_draft(call, &mut object).await {
         Ok(draft) => draft,
         Err(error) => {

@@ -3,8 +3,12 @@
 use super::Call;
 use super::write_options::WriteOptions;
 use crate::catalogue::Origin;
+use crate::kinds::strategy;
 use serde_json::Value;
 use stead_machinery::apply::{self, FieldSet, Kind, Writer};
+
+/// The requests to sign a certificate, of which nothing but the metadata can be changed as a whole.
+const SIGNING_REQUESTS: (&str, &str) = ("certificates.k8s.io", "certificatesigningrequests");
 
 /// Who owns the fields of a new state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,16 +62,23 @@ pub fn writer<'a>(call: &'a Call, options: &'a WriteOptions) -> Writer<'a> {
     }
 }
 
-/// What the path does not let anybody set, and so nobody comes to own through it.
+/// What the path does not let anybody set, and so nobody comes to own through it. A path may put back more than it names
+/// here: that is owned by whoever sent it.
 fn reset_fields(call: &Call) -> &'static [&'static str] {
-    match (call.path.subresource.as_str(), &call.resource.origin) {
-        ("status", Origin::BuiltIn) if call.resource.plural == "deployments" => &["spec", "metadata.labels"],
-        ("status", Origin::Custom(_)) => &["spec", "metadata"],
-        ("status", Origin::BuiltIn) if call.resource.plural == "pods" => {
+    let resource = &call.resource;
+    let request = (resource.group.as_str(), resource.plural.as_str()) == SIGNING_REQUESTS;
+    match (call.path.subresource.as_str(), &resource.origin) {
+        ("status", _) if strategy::status_keeps_metadata(resource) => &["spec", "metadata"],
+        ("status", Origin::BuiltIn) if resource.plural == "deployments" => &["spec", "metadata.labels"],
+        ("status", Origin::BuiltIn) if resource.plural == "pods" => {
             &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]
         }
-        ("status", Origin::BuiltIn) => &["spec"],
-        ("", _) if call.resource.has_status() => &["status"],
+        ("status", Origin::BuiltIn) if request => &["spec", "status.conditions"],
+        ("status", _) => &["spec"],
+        ("approval", _) => &["spec", "status.certificate"],
+        ("finalize", _) => &["status"],
+        ("", Origin::BuiltIn) if request => &["spec", "status"],
+        ("", _) if resource.has_status() => &["status"],
         _ => &[],
     }
 }

@@ -117,22 +117,19 @@ async fn update_once(
     if call.path.subresource != "scale" {
         kinds::default(&call.resource, &mut object);
     }
-    // What was sent is looked at as a whole, also the part that this path does not change.
-    let can_be_owned = managed::can_be_owned(call, &object, Some(&old));
-    parts::keep_other(call, &mut object, &old);
-    keep_system_metadata(&mut object, &old);
+    // Whoever sends something owns it, also where it does not come to be: what stays as it is, is put back afterwards.
     match ownership {
-        Ownership::Update if can_be_owned => managed::track(call, &mut object, Some(&old), options),
+        Ownership::Update if managed::can_be_owned(call, &object, Some(&old)) => {
+            managed::track(call, &mut object, Some(&old), options);
+        }
         Ownership::Update => managed::forget(&mut object),
         Ownership::Applied => {}
     }
     let mut review = admit::review(call, Operation::Update, object, Some(old.clone()), options);
     admit::mutate(call, &mut review).await?;
     let mut object = review.object.take().unwrap_or_default();
-    if review.patched {
-        // Whoever is asked about a part of an object may not change the rest of it either.
-        parts::keep_other(call, &mut object, &old);
-    }
+    // Nor may whoever is asked change more than this path does.
+    parts::keep_other(call, &mut object, &old);
     keep_system_metadata(&mut object, &old);
     kinds::prepare_update(call, &mut object, &old).await?;
     kinds::settle(&call.resource, &mut object);
@@ -170,7 +167,7 @@ fn check_version(call: &Call, object: &Value, old: &Value) -> Result<Conditional
     let Some(sent) = sent_version(object)? else {
         // A scale is a part of the object that is there, and so names no version of its own.
         let part = call.path.subresource == "scale";
-        if strategy::of(&call.resource).unconditional_update || call.verb == "patch" || part {
+        if strategy::of(&call.resource).unconditional_update || part {
             return Ok(Conditional::No);
         }
         let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
@@ -229,7 +226,6 @@ fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<()> {
 
 /// Metadata that only the server sets stays as it is.
 fn keep_system_metadata(object: &mut Value, old: &Value) {
-    object::set_meta(object, "selfLink", "");
     for field in ["generation", "creationTimestamp"] {
         object::copy_meta(old, object, field);
     }
@@ -255,6 +251,9 @@ async fn commit(
     object::copy_meta(old, &mut object, "resourceVersion");
     stead_machinery::apply::keep_times_of_unchanged(old, &mut object);
     let gone = released(&object, old);
+    if !gone && options.commit == Commit::Store {
+        object::metadata_mut(&mut object).remove("selfLink");
+    }
     if !gone && object == *old && is_as_stored(call, record, &object).await? {
         // Nothing changed: no write, no new version, no event.
         return Ok(match options.commit {

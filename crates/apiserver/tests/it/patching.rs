@@ -132,6 +132,27 @@ async fn a_status_has_a_path_and_an_owner_of_its_own() {
 }
 
 #[tokio::test]
+async fn what_is_sent_is_owned_though_it_stays_as_it_is() {
+    let api = Api::start().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let path = format!("{maps}/held");
+    api.post(
+        maps,
+        json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}),
+    )
+    .await
+    .ok();
+    api.delete(&path).await.ok();
+    let before = api.get(&path).await.ok()["metadata"]["deletionTimestamp"].clone();
+    let sent = json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}});
+    let patched = api.merge(&format!("{path}?fieldManager=late"), sent).await.ok();
+    assert_eq!(patched["metadata"]["deletionTimestamp"], before);
+    let owners = patched["metadata"]["managedFields"].as_array().unwrap();
+    let late = owners.iter().find(|owner| owner["manager"] == "late").unwrap();
+    assert_eq!(late["fieldsV1"], json!({"f:metadata": {"f:deletionTimestamp": {}}}));
+}
+
+#[tokio::test]
 async fn unknown_fields_are_warned_of_refused_or_ignored() {
     let api = Api::start().await;
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"dat":{},"data":{"a":"1","a":"2"}}"#;

@@ -2,7 +2,7 @@
 
 use super::{CompiledRule, CompiledRules, Node, Scalar};
 use crate::error::{Budget, EvalError};
-use crate::value::{Value, from_json};
+use crate::value::{NO_INT_OR_STRING, Value, from_json, is_int_or_string};
 use serde_json::Value as Json;
 use stead_machinery::field::{FieldError, FieldErrorKind};
 use stead_machinery::schema::Topology;
@@ -360,9 +360,7 @@ impl Scalar {
     /// What is wrong with a value that validation let pass though it is nothing that the schema allows.
     fn mistake(self, value: &Json) -> Option<&'static str> {
         match self {
-            Scalar::IntOrString if !value.is_string() && !value.is_i64() => {
-                Some("invalid data, expected XIntOrString value to be either a string or integer")
-            }
+            Scalar::IntOrString if !is_int_or_string(value) => Some(NO_INT_OR_STRING),
             Scalar::Text if value.is_array() => Some("invalid data, expected string, got []interface {}"),
             Scalar::IntOrString | Scalar::Text | Scalar::Other => None,
         }

@@ -8,10 +8,22 @@ use base64::Engine;
 use serde_json::Value as Json;
 use stead_machinery::schema::Topology;
 
+/// What is wrong with a value that is neither of the two.
+pub const NO_INT_OR_STRING: &str = "invalid data, expected XIntOrString value to be either a string or integer";
+
+/// Whether a value may be where an integer or a string belongs.
+pub fn is_int_or_string(json: &Json) -> bool {
+    json.is_string() || json.is_i64()
+}
+
 /// The value of a piece of JSON. Only what the expression asks for is converted, one level at a time.
 pub fn from_json<'a>(json: &'a Json, decl: &'a Decl) -> Result<Value<'a>, EvalError> {
     Ok(match json {
         Json::Null => Value::Null,
+        // Only a default is read here before anything else has looked at its type.
+        _ if matches!(decl.shape, DeclShape::IntOrString) && !is_int_or_string(json) => {
+            return Err(EvalError::invalid(NO_INT_OR_STRING));
+        }
         Json::Bool(value) => Value::Bool(*value),
         Json::Number(number) => match decl.shape {
             DeclShape::Double => Value::Double(number.as_f64().unwrap_or_default()),

@@ -10,9 +10,13 @@ pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
     match call.path.subresource.as_str() {
         "" if call.resource.has_status() && strategy::of(&call.resource).status_apart => {
             object::copy_field(old, object, "status");
+            // What was asked for is what is approved.
+            if call.resource.origin_is_built_in() && call.resource.plural == "certificatesigningrequests" {
+                object::copy_field(old, object, "spec");
+            }
         }
         "status" => {
-            let mut kept = keep(object, old);
+            let mut kept = old.clone();
             object::copy_field(object, &mut kept, "status");
             if call.resource.plural == "pods" && kept["status"]["qosClass"].is_null() {
                 let class = old["status"]["qosClass"].clone();
@@ -21,7 +25,7 @@ pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
             if call.resource.plural == "certificatesigningrequests" {
                 keep_decisions(&mut kept, old, call.now);
             }
-            strategy::status_metadata(&call.resource, object, &mut kept);
+            kept["metadata"] = strategy::status_metadata(&call.resource, object, old);
             *object = kept;
         }
         "approval" => {
@@ -60,26 +64,15 @@ pub fn keep_other(call: &Call, object: &mut Value, old: &Value) {
             };
             *object = kept;
         }
-        "finalize" => {
-            let mut kept = keep(object, old);
-            let finalizers = object["spec"]["finalizers"].clone();
-            let spec = object::map_mut(&mut kept, "spec");
-            match finalizers.as_array().is_some_and(|finalizers| !finalizers.is_empty()) {
-                true => spec.insert("finalizers".to_string(), finalizers),
-                false => spec.remove("finalizers"),
-            };
-            *object = kept;
-        }
+        "finalize" => object::copy_field(old, object, "status"),
         _ => {}
     }
 }
 
-/// The old state with what every write carries: the version it is based on, and what it says of owners.
+/// The old state with the metadata that comes along with a part of it.
 fn keep(object: &Value, old: &Value) -> Value {
     let mut kept = old.clone();
-    for field in ["resourceVersion", "managedFields"] {
-        object::copy_meta(object, &mut kept, field);
-    }
+    kept["metadata"] = strategy::part_metadata(object, old);
     kept
 }
 
