@@ -17,7 +17,8 @@ pub enum StoreError {
     Compacted { floor: Revision },
     #[error("the revision lies in the future; the newest one is {current}")]
     FutureRevision { current: Revision },
-    /// The disk is full. Writes are refused until the store is opened again.
+    /// The disk is full. Writes are taken again when there is room, unless it filled up in the middle of one: then the
+    /// reason says that the store has to be opened again.
     #[error("the disk of the store is full: {reason}")]
     Full { reason: Arc<str> },
     /// Reading or writing failed. A local store then refuses writes until it is opened again; whether the

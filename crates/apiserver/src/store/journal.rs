@@ -32,10 +32,21 @@ const CACHE_BYTES: usize = 8 << 20;
 /// Bytes before the names in an entry: kind, revision of the create, and three lengths.
 const HEADER: usize = 1 + 8 + 3 * 4;
 
+/// What a batch may need besides its bytes: pages on the way to them, and those that change hands.
+const MARGIN: u64 = 1 << 20;
+/// How many times its bytes a batch may need: an entry has pages of its own, of a power of two, and the file grows ahead.
+const GENEROUSLY: u64 = 4;
+
 pub(super) struct Redb {
     database: Database,
+    /// The bytes that are left on the disk, where that can be known.
+    left: Box<Left>,
+    /// Whether the last look found too few.
+    full: bool,
     _lock: Option<Lock>,
 }
+
+type Left = dyn Fn() -> Option<u64> + Send;
 
 impl Redb {
     /// Opens or makes the journal of a data directory.
@@ -48,17 +59,25 @@ impl Redb {
         // The file's name has to survive a power cut as well as its contents.
         let synced = File::open(directory).and_then(|directory| directory.sync_all());
         synced.map_err(|source| OpenError::io(directory, source))?;
+        let directory = directory.to_path_buf();
         Ok(Redb {
             database,
+            left: Box::new(move || left_on_disk(&directory)),
+            full: false,
             _lock: Some(lock),
         })
     }
 
     /// A journal on a file layer of the caller's own.
     #[cfg(test)]
-    pub(super) fn on(backend: impl redb::StorageBackend) -> Result<Redb, redb::DatabaseError> {
+    pub(super) fn on(backend: impl redb::StorageBackend, left: Box<Left>) -> Result<Redb, redb::DatabaseError> {
         let database = builder().create_with_backend(backend)?;
-        Ok(Redb { database, _lock: None })
+        Ok(Redb {
+            database,
+            left,
+            full: false,
+            _lock: None,
+        })
     }
 
     /// Reads everything that is retained back into memory.
@@ -101,6 +120,25 @@ impl Redb {
 }
 
 impl Journal for Redb {
+    fn has_room_for(&mut self, bytes: usize) -> Result<(), StoreError> {
+        let wanted = MARGIN + GENEROUSLY * bytes as u64;
+        let left = (self.left)().filter(|left| *left < wanted);
+        if left.is_some() != self.full {
+            self.full = left.is_some();
+            match left {
+                Some(left) => tracing::error!(left, wanted, "the disk of the store is full: writes are refused"),
+                None => tracing::info!("the disk of the store has room again: writes are taken"),
+            }
+        }
+        match left {
+            Some(left) => Err(StoreError::Full {
+                reason: format!("{left} bytes are left, {wanted} are wanted; make room, and writes are taken again")
+                    .into(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     fn append(&mut self, events: &[Arc<Event>], retired: &[Revision], floor: Revision) -> Result<(), StoreError> {
         append(&self.database, events, retired, floor).map_err(|error| refusal(&error))
     }
@@ -125,6 +163,12 @@ fn append(db: &Database, events: &[Arc<Event>], retired: &[Revision], floor: Rev
     }
     transaction.commit()?;
     Ok(())
+}
+
+/// What an ordinary user may still write where a directory is; unknown if it cannot be asked.
+fn left_on_disk(directory: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(directory).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 fn builder() -> redb::Builder {
@@ -229,12 +273,10 @@ fn failed_to_open(path: &Path, error: redb::Error) -> OpenError {
 
 /// What a client is told when the journal could not be written.
 fn refusal(error: &redb::Error) -> StoreError {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
     match error {
-        redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => StoreError::Full {
-            reason: error.to_string().into(),
-        },
-        redb::Error::Io(error) if error.kind() == std::io::ErrorKind::QuotaExceeded => StoreError::Full {
-            reason: error.to_string().into(),
+        redb::Error::Io(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => StoreError::Full {
+            reason: format!("{error}; make room, and start the API server again").into(),
         },
         other => StoreError::unavailable(other),
     }

@@ -15,6 +15,10 @@ use std::sync::Arc;
 
 /// Where committed changes are kept beyond the life of the process.
 pub(super) trait Journal: Send {
+    /// Refuses, before anything is tried, what would fill the disk: a journal that ran out of it in the middle of a
+    /// batch takes no more until it is opened again, while one that was not touched goes on when there is room.
+    fn has_room_for(&mut self, bytes: usize) -> Result<(), StoreError>;
+
     /// Returns when the changes are durable. `retired` are revisions that may be removed along with it, since
     /// nothing at or after `floor` needs them.
     fn append(&mut self, events: &[Arc<Event>], retired: &[Revision], floor: Revision) -> Result<(), StoreError>;
@@ -62,6 +66,10 @@ impl<J: Journal> Committer<J> {
         let count = batch.len();
         if let Some(failure) = &self.failed {
             return vec![Err(failure.clone()); count];
+        }
+        let bytes = batch.iter().map(|write| write.draft().json.len()).sum();
+        if let Err(full) = self.journal.has_room_for(bytes) {
+            return vec![Err(full); count];
         }
         let mut events = Vec::with_capacity(count);
         let answers = self.decide(batch, &mut events);
@@ -195,6 +203,10 @@ impl Engine for Inline {
 }
 
 impl Journal for Nowhere {
+    fn has_room_for(&mut self, _: usize) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn append(&mut self, _: &[Arc<Event>], _: &[Revision], _: Revision) -> Result<(), StoreError> {
         Ok(())
     }

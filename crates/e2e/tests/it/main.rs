@@ -4,6 +4,7 @@ mod bad_input;
 mod binary;
 mod clients;
 mod demo;
+mod disk;
 mod ecosystems;
 mod explain;
 mod extension;

@@ -50,6 +50,12 @@ impl Disk {
         self.inner.lock().seen.len() as u64
     }
 
+    /// The bytes that still fit, where there is a limit.
+    pub fn left(&self) -> Option<u64> {
+        let inner = self.inner.lock();
+        Some(inner.capacity?.saturating_sub(inner.seen.len() as u64))
+    }
+
     /// The disk in its next life: what was synced, and of the rest whatever chance let through, in any order
     /// and torn at sectors.
     pub fn after_power_cut(&self, seed: u64) -> Disk {

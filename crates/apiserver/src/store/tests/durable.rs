@@ -5,7 +5,12 @@ use super::*;
 use std::path::Path;
 
 fn open(disk: &Disk) -> Store {
-    let journal = journal::Redb::on(disk.clone()).unwrap();
+    open_with(disk, || None)
+}
+
+/// A store that knows how much is left on its disk.
+fn open_with(disk: &Disk, left: impl Fn() -> Option<u64> + Send + 'static) -> Store {
+    let journal = journal::Redb::on(disk.clone(), Box::new(left)).unwrap();
     let clock = Environment::real().clock;
     let history = History {
         changes: 8,
@@ -82,6 +87,7 @@ async fn a_full_disk_is_told_to_the_client_and_nothing_answered_is_lost() {
     let key = pod("n", "big");
     let full = store.write(Write::Create { key, draft: big }).await.unwrap_err();
     assert!(matches!(full, StoreError::Full { .. }), "{full}");
+    assert!(full.to_string().contains("start the API server again"), "{full}");
     let refused = store.write(creation(&pod("n", "small"), 1)).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
     assert_eq!(names(&everything(&store).await), ["kept"], "reads go on");
@@ -92,6 +98,34 @@ async fn a_full_disk_is_told_to_the_client_and_nothing_answered_is_lost() {
     let page = everything(&store).await;
     assert_eq!(page.records[0].json, kept.json);
     create(&store, &pod("n", "small")).await;
+}
+
+#[tokio::test]
+async fn writes_that_would_fill_the_disk_are_refused_and_taken_again_when_there_is_room() {
+    let disk = Disk::default();
+    let asked = disk.clone();
+    let store = open_with(&disk, move || asked.left());
+    create(&store, &pod("n", "kept")).await;
+    disk.limit(Some(disk.len_now() + (2 << 20)));
+    let big = || Write::Create {
+        key: pod("n", "big"),
+        draft: Draft::of(&json!({"metadata": {"name": "big"}, "data": "x".repeat(1 << 20)})),
+    };
+    let full = store.write(big()).await.unwrap_err();
+    assert!(matches!(full, StoreError::Full { .. }), "{full}");
+    assert!(
+        full.to_string().contains("make room, and writes are taken again"),
+        "{full}"
+    );
+    create(&store, &pod("n", "small")).await;
+    disk.limit(Some(disk.len_now()));
+    let full = store.write(creation(&pod("n", "none"), 1)).await.unwrap_err();
+    assert!(matches!(full, StoreError::Full { .. }), "{full}");
+    disk.limit(None);
+    store.write(big()).await.unwrap();
+    assert_eq!(names(&everything(&store).await), ["big", "kept", "small"]);
+    drop(store);
+    assert_eq!(names(&everything(&open(&disk)).await), ["big", "kept", "small"]);
 }
 
 #[tokio::test]
