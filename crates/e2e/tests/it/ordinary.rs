@@ -1,16 +1,15 @@
 //! A cluster of an ordinary user: pods in namespaces where the kernel lets users make them, and the truth where it does
 //! not. Run by root, the stories become somebody who has no rights at all.
 
+mod strange;
+
 use crate::binary::{PATIENCE, Up, command, eventually, http, kubectl, stead, succeeded};
 use crate::demo::processes_of;
 use crate::survival::machine;
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 use nix::unistd::{Uid, geteuid};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -338,82 +337,4 @@ spec:
     up.run(&["wait", "pod/late", "--for=condition=Ready", "--timeout=60s"]);
     let (code, _, _place) = up.stop(Signal::SIGTERM);
     assert_eq!(code, Some(0));
-}
-
-/// A view of the machine's files for this thread and all that it starts: below /srv a file system that answers nobody, and
-/// a directory of the user's that is mounted a second time. The first is silent for as long as its connection is held.
-fn strange_mounts() -> nix::Result<std::fs::File> {
-    const NONE: Option<&str> = None;
-    unshare(CloneFlags::CLONE_NEWNS)?;
-    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
-    mount(Some("srv"), "/srv", Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))?;
-    for folder in ["/srv/dead", "/srv/kube", "/srv/again"] {
-        std::fs::create_dir(folder).expect("a directory");
-        chown(folder, Some(NOBODY), Some(NOBODY)).expect("a directory of his own");
-    }
-    mount(Some("/srv/kube"), "/srv/again", NONE, MsFlags::MS_BIND, NONE)?;
-    let connection = std::fs::File::options().read(true).write(true).open("/dev/fuse");
-    let connection = connection.map_err(|_| nix::Error::ENODEV)?;
-    let options = format!(
-        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other",
-        connection.as_raw_fd()
-    );
-    mount(
-        Some("dead"),
-        "/srv/dead",
-        Some("fuse"),
-        MsFlags::empty(),
-        Some(options.as_str()),
-    )?;
-    Ok(connection)
-}
-
-#[test]
-fn a_dead_file_system_holds_up_no_container_and_keys_are_hidden_wherever_they_are() {
-    if kubectl().is_none() {
-        return;
-    }
-    let place = tempfile::tempdir().expect("a directory");
-    let Some(user) = User::in_place(place.path()) else {
-        return;
-    };
-    if !user.may_make_namespaces(place.path()) {
-        return skipped("a dead file system: this kernel lets no user make namespaces");
-    }
-    let story = std::thread::spawn(move || {
-        let Ok(_silent) = strange_mounts() else {
-            return skipped("a dead file system: this user cannot mount one");
-        };
-        let data = place.path().join("data").display().to_string();
-        let start = |place: TempDir, kubeconfig: &str| {
-            let arguments = ["--data", &data, "--kubeconfig", kubeconfig];
-            Up::whole_by(user.runs_stead(place.path()), place, &arguments)
-        };
-        let up = start(place, "/srv/kube/former");
-        let (code, _, place) = up.stop(Signal::SIGTERM);
-        assert_eq!(code, Some(0));
-        let up = start(place, "/srv/kube/config");
-        up.apply(
-            "apiVersion: v1
-kind: Pod
-metadata: {name: curious}
-spec: {containers: [{name: c, image: busybox, command: [sleep, '1000']}]}
-",
-        );
-        wait_for_pods(&up);
-        let inside = |script: &str| up.run(&["exec", "curious", "--", "sh", "-c", script]);
-        assert_eq!(inside("cd /srv && echo *"), "again kube\n");
-        assert_eq!(
-            inside("cd /srv && ls kube again"),
-            "again:\nconfig\nformer\n\nkube:\nconfig\nformer\n"
-        );
-        assert_eq!(inside("cd /srv && cat kube/* again/*"), "");
-        assert!(
-            std::fs::read_to_string("/srv/again/former").is_ok_and(|text| text.contains("client-key-data")),
-            "it is a key"
-        );
-        let (_, _, place) = up.stop(Signal::SIGTERM);
-        succeeded(user.runs_stead(place.path()).args(["down", "--data", &data]));
-    });
-    story.join().expect("the story");
 }
