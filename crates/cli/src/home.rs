@@ -3,15 +3,20 @@
 use crate::failure::Hint;
 use crate::places;
 use anyhow::{Context, Result, anyhow};
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+/// The list of files outside of it that hold its credentials.
+const WRITTEN: &str = "kubeconfigs";
 
 /// A held directory. Dropping it lets go, and removes it where the cluster is ephemeral.
 pub struct Home {
     pub path: PathBuf,
-    life: Life,
+    pub life: Life,
     /// Held for as long as the process lives, however it ends.
     _lock: File,
 }
@@ -67,6 +72,40 @@ impl Home {
         }
         Err(anyhow!("{} is full of old clusters", runtime.display())).hint("remove what is in it")
     }
+}
+
+impl Home {
+    /// Notes files outside of the directory that hold the administrator's key: also the next `stead up` hides them from
+    /// its pods, wherever that one writes its own. Those that are gone are forgotten.
+    pub fn remember(&self, files: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+        let mut known = written_to(&self.path);
+        known.retain(|file| !is_gone(file));
+        known.extend(files.into_iter().filter(|file| !file.starts_with(&self.path)));
+        known.sort();
+        known.dedup();
+        // No name has a zero in it, and some have a line break.
+        let text: Vec<u8> = known
+            .iter()
+            .flat_map(|file| file.as_os_str().as_bytes().iter().chain([&0]))
+            .copied()
+            .collect();
+        let path = self.path.join(WRITTEN);
+        let new = self.path.join(format!("{WRITTEN}.new"));
+        std::fs::write(&new, text)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// Where clusters of this directory have written kubeconfigs.
+pub fn written_to(directory: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read(directory.join(WRITTEN)).unwrap_or_default();
+    let names = text.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
+}
+
+fn is_gone(file: &Path) -> bool {
+    std::fs::symlink_metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 impl Drop for Home {
@@ -129,5 +168,22 @@ mod tests {
         assert!(text.contains(&format!("(process {})", std::process::id())), "{text}");
         drop(first);
         Home::durable(place.path().join("data")).expect("free again");
+    }
+
+    #[test]
+    fn where_kubeconfigs_were_written_is_known_until_they_are_gone() {
+        let place = tempfile::tempdir().expect("a directory");
+        let home = Home::durable(place.path().join("data")).expect("a home");
+        let [first, second] = ["a\nb", "second"].map(|name| place.path().join(name));
+        std::fs::write(&first, "").expect("a file");
+        home.remember([first.clone(), home.path.join("kubeconfig")])
+            .expect("a list");
+        assert_eq!(written_to(&home.path), std::slice::from_ref(&first));
+        home.remember([second.clone()]).expect("a list");
+        assert_eq!(written_to(&home.path), [first.clone(), second.clone()]);
+        assert!(places::private(&home.path).contains(&first), "it is hidden");
+        std::fs::remove_file(&first).expect("removed");
+        home.remember([second.clone()]).expect("a list");
+        assert_eq!(written_to(&home.path), [second]);
     }
 }

@@ -1,6 +1,7 @@
 //! Where a user's clusters live on disk.
 
 use crate::failure::Hint;
+use crate::home::written_to;
 use anyhow::{Context, Result, anyhow};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -29,6 +30,9 @@ pub fn images() -> Result<PathBuf> {
 pub fn private(home: &Path) -> Vec<PathBuf> {
     let others = [data(), runtime()].into_iter().flatten().chain(kubeconfigs());
     let mut places: Vec<PathBuf> = others.filter_map(|place| place.canonicalize().ok()).collect();
+    // Also such as are written only later: they are named as they will be.
+    let usual = data().ok().into_iter().flat_map(|data| written_to(&data));
+    places.extend(usual.chain(written_to(home)));
     places.push(home.to_owned());
     places
 }

@@ -134,6 +134,7 @@ pub async fn run_processes(settings: ProcessNodes, stop: CancellationToken) -> s
     for node in &mut nodes {
         node.pod_range = network.pod_range();
         node.isolation.ground = network.ground(process::users::standing());
+        node.isolation.known = process::users::Known::here();
         node.isolation.unlimited = cgroups.unlimited();
         node.isolation.network = format!("{}{}", node.isolation.ground.describe(), network.note());
         node.isolation.limits = cgroups.describe().to_owned();

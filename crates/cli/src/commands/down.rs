@@ -3,6 +3,7 @@
 //! A cluster that ends by itself leaves nothing but its data. One that was killed may leave an ephemeral
 //! directory, which holds a kubeconfig with credentials.
 
+use super::node::refused;
 use crate::failure::Hint;
 use crate::places;
 use anyhow::{Context, Result, anyhow};
@@ -55,7 +56,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for left in &remains {
         kill_all(&left.place.join("nodes"));
     }
-    let _ = users::become_root(Path::new(""));
+    // What ran in other namespaces has ended: a new one does.
+    refused(users::become_root(None))?;
     for left in &remains {
         end_all(&left.place.join("nodes"));
         if left.data == Data::Goes {

@@ -1,6 +1,7 @@
 //! `stead image`: images that containers of process nodes run in, from archives and registries.
 
 use super::connection;
+use super::node::refused;
 use super::output::Format;
 use crate::failure::Hint;
 use crate::places;
@@ -8,7 +9,7 @@ use crate::terminal::say;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use stead_cluster::node::process::images::registry::Keys;
 use stead_cluster::node::process::images::store::Store;
 use stead_cluster::node::process::users;
@@ -58,7 +59,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let images = Store::new(places::images()?);
     if !matches!(arguments.command, Command::List { .. }) {
         // The files of an image are for many users, as far as this user may give them any.
-        let _ = users::become_root(Path::new(""));
+        refused(users::become_root(None))?;
     }
     match arguments.command {
         Command::Load { archive } => {

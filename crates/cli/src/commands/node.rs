@@ -23,7 +23,7 @@ use std::sync::Arc;
 use stead_cluster::clock::MachineClock;
 use stead_cluster::node::fault::{POWER_ANNOTATION, Power};
 use stead_cluster::node::process::images::Places;
-use stead_cluster::node::process::users;
+use stead_cluster::node::process::users::{self, Refusal};
 use stead_cluster::node::registration::{Capacity, NodeConfig, Role};
 use stead_cluster::node::server::{Guard, Serving, identity, signed};
 use stead_cluster::node::voices::Voices;
@@ -112,32 +112,34 @@ enum Runtime {
     Process,
 }
 
-/// Where a process node lives.
+/// Where a node lives.
 struct Place {
-    data: Option<PathBuf>,
+    /// Its directory, if it runs processes.
+    home: Option<Home>,
     address: IpAddr,
 }
 
 pub fn run(arguments: Arguments) -> Result<()> {
     start_logging();
-    if let Command::Join {
-        name,
-        runtime: Runtime::Process,
-        data,
-        ..
-    } = &arguments.command
-    {
-        become_root(Some(data.clone().map_or_else(|| joined(name), Ok)?));
-    }
+    let home = match &arguments.command {
+        Command::Join {
+            name,
+            runtime,
+            count,
+            data,
+            ..
+        } => prepare(name, *runtime, *count, data.as_ref())?,
+        _ => None,
+    };
     connection::block_on(async {
         match arguments.command {
             Command::Join {
                 name,
                 runtime,
                 count,
-                data,
                 address,
-            } => join(name, count, runtime, Place { data, address }).await,
+                ..
+            } => join(name, count, runtime, Place { home, address }).await,
             Command::Stop { name } => set_power(&name, Power::Off).await,
             Command::Partition { name } => set_power(&name, Power::Partitioned).await,
             Command::Start { name } | Command::Heal { name } => set_power(&name, Power::On).await,
@@ -147,12 +149,46 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 /// Gives an ordinary user the rights that pods in namespaces need, before there is a second thread. Where the machine
 /// refuses them pods share its network, and say themselves what that means for them.
-pub fn become_root(home: Option<PathBuf>) {
-    let folder = home.unwrap_or_default().join("nodes");
-    if let Err(error) = users::become_root(&folder) {
+pub fn become_root(home: &Home) -> Result<()> {
+    if let Some(error) = refused(users::become_root(Some(&home.path.join("nodes"))))? {
         let text = format!("pods share the machine's network, files and processes: {error}");
         tell(Line::Note, &text);
     }
+    Ok(())
+}
+
+/// Why this process goes on without rights; it fails where it cannot go on at all.
+pub fn refused(became: Result<(), Refusal>) -> Result<Option<std::io::Error>> {
+    match became {
+        Ok(()) => Ok(None),
+        Err(Refusal::Before(error)) => Ok(Some(error)),
+        Err(error @ Refusal::Halfway(_)) => Err(anyhow::Error::new(error))
+            .context("cannot become root of a user namespace")
+            .hint("try again; if it stays so, check your lines in /etc/subuid and /etc/subgid, or have them removed"),
+    }
+}
+
+/// Looks at what is asked, and takes the directory of a process node: before this process becomes another to the kernel,
+/// so that a second one of the same name is refused while it has changed nothing.
+fn prepare(name: &str, runtime: Runtime, count: Option<u16>, data: Option<&PathBuf>) -> Result<Option<Home>> {
+    if let Some(problem) = stead_machinery::names::dns1123_subdomain(name).first() {
+        return misuse(
+            format!("`{name}` cannot be the name of a node: {problem}"),
+            "use lower-case letters, digits and dashes",
+        );
+    }
+    if runtime == Runtime::Hollow {
+        return Ok(None);
+    }
+    if count.is_some() {
+        return misuse(
+            "only hollow nodes join in numbers".to_owned(),
+            "add --runtime hollow, or start one `stead node join` for each node that runs processes",
+        );
+    }
+    let home = Home::durable(data.cloned().map_or_else(|| joined(name), Ok)?)?;
+    become_root(&home)?;
+    Ok(Some(home))
 }
 
 /// Where a process node is kept unless `--data` says otherwise.
@@ -161,18 +197,6 @@ fn joined(name: &str) -> Result<PathBuf> {
 }
 
 async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) -> Result<()> {
-    if let Some(problem) = stead_machinery::names::dns1123_subdomain(&name).first() {
-        return misuse(
-            format!("`{name}` cannot be the name of a node: {problem}"),
-            "use lower-case letters, digits and dashes",
-        );
-    }
-    if count.is_some() && runtime == Runtime::Process {
-        return misuse(
-            "only hollow nodes join in numbers".to_owned(),
-            "add --runtime hollow, or start one `stead node join` for each node that runs processes",
-        );
-    }
     let stop = connection::stop_on_signal()?;
     let config = connection::configuration().await?;
     let server = config.cluster_url.to_string();
@@ -202,12 +226,12 @@ async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) 
         () = stop.cancelled() => return Ok(()),
     }
     tell(Line::Note, &format!("node {name} joins {server}"));
-    let ended = match runtime {
-        Runtime::Hollow => {
+    let ended = match place.home {
+        None => {
             node::run_hollow(voices.clone(), Arc::new(MachineClock), described, None, stop).await;
             Ok(())
         }
-        Runtime::Process => processes(voices.clone(), described, place, authorities, stop).await,
+        Some(home) => processes(voices.clone(), described, home, place.address, authorities, stop).await,
     };
     claim::let_go(&voices, &names).await;
     ended
@@ -225,22 +249,17 @@ fn capacity(runtime: Runtime) -> Capacity {
 async fn processes(
     voices: Voices,
     nodes: Vec<NodeConfig>,
-    place: Place,
+    home: Home,
+    address: IpAddr,
     authorities: Vec<Vec<u8>>,
     stop: CancellationToken,
 ) -> Result<()> {
     let name = nodes.first().map(|node| node.name.clone()).unwrap_or_default();
-    let data = match place.data {
-        Some(data) => data,
-        None => joined(&name)?,
-    };
-    let home = Home::durable(data)?;
-    let address = SocketAddr::new(place.address, 0);
-    let listener = TcpListener::bind(address)
+    let listener = TcpListener::bind(SocketAddr::new(address, 0))
         .await
-        .with_context(|| format!("cannot listen on {}", place.address))
+        .with_context(|| format!("cannot listen on {address}"))
         .hint("choose an address of this machine with --address")?;
-    let own = identity::Own::generate(&name, &place.address.to_string()).context("cannot make the node's key")?;
+    let own = identity::Own::generate(&name, &address.to_string()).context("cannot make the node's key")?;
     let signed = signed::ask(&own, &voices, &name).await.map_err(anyhow::Error::new);
     if let Err(error) = &signed {
         let why = told(error);
@@ -320,6 +339,28 @@ fn check_change(name: &str, from: Power, to: Power) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_left_halfway_into_a_namespace_does_not_go_on() {
+        let why = || std::io::Error::other("newuidmap failed");
+        assert!(refused(Ok(())).expect("root").is_none());
+        assert!(refused(Err(Refusal::Before(why()))).expect("the user").is_some());
+        let ended = refused(Err(Refusal::Halfway(why()))).expect_err("nobody");
+        let (what, hint) = crate::failure::describe(&ended);
+        assert!(what.contains("newuidmap failed"), "{what}");
+        assert!(hint.is_some_and(|hint| hint.contains("/etc/subuid")));
+    }
+
+    #[test]
+    fn a_directory_is_made_for_a_node_only_once_its_name_is_one() {
+        let place = tempfile::tempdir().expect("a directory");
+        let data = place.path().join("data");
+        let try_as = |name: &str, runtime, count| prepare(name, runtime, count, Some(&data)).map(|home| home.is_some());
+        assert!(try_as("../x", Runtime::Process, None).is_err());
+        assert!(try_as("many", Runtime::Process, Some(2)).is_err());
+        assert!(!try_as("many", Runtime::Hollow, Some(2)).expect("it needs none"));
+        assert!(!data.exists());
+    }
 
     #[test]
     fn a_node_that_is_off_is_not_started_by_cutting_it_from_the_api() {

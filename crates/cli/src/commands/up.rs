@@ -12,6 +12,8 @@ mod rivals;
 use super::connection;
 use super::node::become_root;
 use crate::failure::{is_reader_gone, misuse};
+use crate::home::Home;
+use crate::places;
 use crate::terminal::say;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -106,6 +108,15 @@ impl Arguments {
         Ok(())
     }
 
+    /// The directory of the cluster, held by this process.
+    fn home(&self) -> Result<Home> {
+        match (self.ephemeral, &self.data) {
+            (true, _) => Home::ephemeral(),
+            (false, Some(data)) => Home::durable(data.clone()),
+            (false, None) => Home::durable(places::data()?),
+        }
+    }
+
     /// Whether pods are processes of this machine here.
     fn runs_processes(&self) -> bool {
         let nodes = self
@@ -119,29 +130,28 @@ impl Arguments {
 pub fn run(arguments: Arguments) -> Result<()> {
     arguments.check()?;
     crate::terminal::start_logging();
+    // Before anything else: where another has the directory, this process has changed nothing yet.
+    let home = arguments.home()?;
     if arguments.runs_processes() {
-        become_root(match arguments.ephemeral {
-            true => None,
-            false => Some(arguments.data.clone().map_or_else(crate::places::data, Ok)?),
-        });
+        become_root(&home)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let outcome = runtime.block_on(serve(arguments));
+    let outcome = runtime.block_on(serve(arguments, home));
     // Whatever still runs after the drain is not worth waiting for.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     outcome
 }
 
-async fn serve(arguments: Arguments) -> Result<()> {
+async fn serve(arguments: Arguments, home: Home) -> Result<()> {
     let stop = connection::stop_on_signal()?;
     let output = arguments.output;
     let demo = arguments.demo;
     // Whatever fails from here on, the parts end in their order before the process does.
     let _ending = stop.clone().drop_guard();
-    let running = cluster::start(arguments, stop.clone()).await?;
+    let running = cluster::start(arguments, home, stop.clone()).await?;
     let kubeconfig = running.kubeconfig.display().to_string();
     let ready = match output {
         Output::Text => format!("ready {kubeconfig}"),

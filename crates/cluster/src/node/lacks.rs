@@ -3,8 +3,10 @@
 //! Everything here runs somewhere, with more or fewer rights. A pod that asks for nothing special should not have to know;
 //! one that runs with less than it asks for, or beside others as on no other cluster, says so itself.
 
+use super::process::users::Known;
 use super::registration::{Ground, Isolation};
 use super::shape::Shape;
+use std::collections::BTreeSet;
 
 /// The condition of pods that tells of it. It is the node's own: Kubernetes has none for this.
 pub const CONDITION: &str = "stead.dev/Isolated";
@@ -64,13 +66,18 @@ fn unmet(shape: &Shape<'_>, isolation: &Isolation) -> Vec<String> {
             unmet.push(format!("its limit of {resource} (control groups may not be written)"));
         }
     }
-    let has_groups = matches!(isolation.ground, Ground::Namespaces | Ground::UserRange);
-    let security = shape.spec.security_context.as_ref().filter(|_| !has_groups);
-    if security.is_some_and(|security| security.fs_group.is_some()) {
-        unmet.push("fsGroup (its volumes are the user's own, as its processes are)".to_owned());
-    }
-    if security.is_some_and(|security| security.supplemental_groups.iter().flatten().next().is_some()) {
-        unmet.push("supplementalGroups".to_owned());
+    match isolation.ground {
+        Ground::Namespaces => {}
+        Ground::UserRange => unmet.extend(unknown(shape, &isolation.known)),
+        Ground::UserNamespace | Ground::Machine => {
+            let security = shape.spec.security_context.as_ref();
+            if security.is_some_and(|security| security.fs_group.is_some()) {
+                unmet.push("fsGroup (its volumes are the user's own, as its processes are)".to_owned());
+            }
+            if security.is_some_and(|security| security.supplemental_groups.iter().flatten().next().is_some()) {
+                unmet.push("supplementalGroups".to_owned());
+            }
+        }
     }
     let mounted = |name: &str| {
         let all = shape.containers().chain(shape.inits());
@@ -84,6 +91,41 @@ fn unmet(shape: &Shape<'_>, isolation: &Isolation) -> Vec<String> {
     unmet
 }
 
+/// The users and groups that the pod asks for and that are in no range.
+fn unknown(shape: &Shape<'_>, known: &Known) -> Vec<String> {
+    let pod = shape.spec.security_context.as_ref();
+    let all: Vec<_> = shape.containers().chain(shape.inits()).collect();
+    let own = all.iter().map(|container| container.security_context.as_ref());
+    let users = own
+        .clone()
+        .filter_map(|own| own.and_then(|own| own.run_as_user).or_else(|| pod?.run_as_user));
+    let groups = own.filter_map(|own| own.and_then(|own| own.run_as_group).or_else(|| pod?.run_as_group));
+    let more = pod.into_iter().flat_map(|pod| pod.supplemental_groups.iter().flatten());
+    let has_user = |number: u32| known.has_user(number);
+    let has_group = |number: u32| known.has_group(number);
+    let alone = "such a container has one user and one group";
+    let found = [
+        missing("runAsUser", users, has_user, &format!("/etc/subuid: {alone}")),
+        missing("runAsGroup", groups, has_group, &format!("/etc/subgid: {alone}")),
+        missing("fsGroup", pod.and_then(|pod| pod.fs_group), has_group, "/etc/subgid"),
+        missing("supplementalGroups", more.copied(), has_group, "/etc/subgid"),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Words on the numbers of a field that do not exist.
+fn missing(
+    field: &str,
+    wanted: impl IntoIterator<Item = i64>,
+    exists: impl Fn(u32) -> bool,
+    range: &str,
+) -> Option<String> {
+    let wanted = wanted.into_iter().filter_map(|number| u32::try_from(number).ok());
+    let missing: BTreeSet<u32> = wanted.filter(|number| !exists(*number)).collect();
+    let numbers: Vec<String> = missing.iter().map(u32::to_string).collect();
+    (!numbers.is_empty()).then(|| format!("{field} {} (not in the range of {range})", numbers.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +136,7 @@ mod tests {
         let pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
         let isolation = Isolation {
             ground,
+            known: Known::in_maps("0 1000 1\n1 100000 65536\n", "0 1000 1\n1 100000 1000\n"),
             unlimited: vec!["memory", "cpu"],
             ..Isolation::default()
         };
@@ -142,5 +185,30 @@ mod tests {
             &["limit of memory", "fsGroup", "its volumes"],
             &["limit of cpu"],
         );
+    }
+
+    #[test]
+    fn a_pod_says_which_of_its_users_and_groups_are_in_no_range() {
+        let within = json!({
+            "securityContext": {"runAsUser": 65536, "runAsGroup": 1000, "fsGroup": 5, "supplementalGroups": [6]},
+            "containers": [{"name": "c"}],
+        });
+        let given = said(Ground::UserRange, within);
+        assert!(matches!(given, Some(Word::Given { .. })), "{given:?}");
+        let outside = json!({
+            "securityContext": {"runAsGroup": 1001, "fsGroup": 1002, "supplementalGroups": [6, 1004, 1003]},
+            "containers": [{"name": "c", "securityContext": {"runAsUser": 65537, "runAsGroup": 7}}, {"name": "d"}],
+        });
+        let Some(Word::Lacking { message, .. }) = said(Ground::UserRange, outside) else {
+            panic!("it lacks something");
+        };
+        for part in [
+            "runAsUser 65537 (not in the range of /etc/subuid",
+            "runAsGroup 1001 (not in the range of /etc/subgid",
+            "fsGroup 1002 (not",
+            "supplementalGroups 1003, 1004 (not",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
     }
 }

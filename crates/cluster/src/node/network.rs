@@ -7,7 +7,7 @@
 //! that calls CNI plugins would be a third: it holds a namespace as the bridge does, and has a plugin connect it.
 
 mod addresses;
-mod bridge;
+pub(super) mod bridge;
 mod held;
 mod loopback;
 pub mod range;

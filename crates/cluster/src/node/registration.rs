@@ -3,6 +3,7 @@
 //! The objects are built by pure functions; the agent writes them. A node that already exists (an agent that was
 //! restarted) keeps what others put on it: taints, labels, annotations, its pod range.
 
+use super::process::users::Known;
 use super::status::whole_seconds;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -62,6 +63,8 @@ pub struct Capacity {
 #[derive(Clone, Debug, Default)]
 pub struct Isolation {
     pub ground: Ground,
+    /// Who exists here beside the user, on a [`Ground::UserRange`].
+    pub known: Known,
     /// Resources whose limits are not enforced.
     pub unlimited: Vec<&'static str>,
     /// A sentence about the network of pods.

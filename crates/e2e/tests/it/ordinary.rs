@@ -1,6 +1,8 @@
 //! A cluster of an ordinary user: pods in namespaces where the kernel lets users make them, and the truth where it does
 //! not. Run by root, the stories become somebody who has no rights at all.
 
+mod strange;
+
 use crate::binary::{PATIENCE, Up, command, eventually, http, kubectl, stead, succeeded};
 use crate::demo::processes_of;
 use crate::survival::machine;

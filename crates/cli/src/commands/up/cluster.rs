@@ -63,18 +63,9 @@ impl Running {
 }
 
 /// Starts what the arguments ask for; everything serves when this returns.
-pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Running> {
+pub async fn start(arguments: Arguments, home: Home, stop: CancellationToken) -> Result<Running> {
     let environment = Environment::real();
-    let life = if arguments.ephemeral {
-        Life::Ephemeral
-    } else {
-        Life::Durable
-    };
-    let home = match (life, &arguments.data) {
-        (Life::Ephemeral, _) => Home::ephemeral()?,
-        (Life::Durable, Some(data)) => Home::durable(data.clone())?,
-        (Life::Durable, None) => Home::durable(places::data()?)?,
-    };
+    let life = home.life;
     // Before anything runs that a wrong file would have to end.
     let given = arguments.kubeconfig.clone().map(|path| Ok(Shared::given(path)));
     let own = arguments.merge_kubeconfig.then(Shared::users_own);
@@ -103,10 +94,10 @@ pub async fn start(arguments: Arguments, stop: CancellationToken) -> Result<Runn
     let is_given = arguments.kubeconfig.is_some();
     let path = arguments.kubeconfig.unwrap_or_else(|| home.path.join("kubeconfig"));
     let path = std::path::absolute(&path).unwrap_or(path);
-    let mut hidden = places::private(&home.path);
     // They hold the administrator's key.
-    hidden.push(path.clone());
-    hidden.extend(shared.iter().map(Shared::place));
+    let written = std::iter::once(path.clone()).chain(shared.iter().map(Shared::place));
+    home.remember(written)?;
+    let hidden = places::private(&home.path);
     let settings = parts::Settings {
         parts: arguments.parts,
         nodes: arguments.nodes,

@@ -1,9 +1,12 @@
 //! The kubeconfig of a cluster: its own file, or a context in a file of the user's that may hold others.
 
+mod lock;
+
 use crate::failure::Hint;
 use anyhow::{Context, Result, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use lock::Lock;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -15,6 +18,9 @@ use stead_apiserver::auth::certificates::Pki;
 const NAME: &str = "stead";
 /// What a kubeconfig holds by name.
 const LISTS: [&str; 3] = ["clusters", "users", "contexts"];
+
+/// Links that are followed before they are taken for a circle, as the kernel does.
+const MOST_LINKS: usize = 40;
 
 /// The configuration with which the admin reaches a server.
 pub fn build(pki: &Pki, server: &str) -> Value {
@@ -89,12 +95,32 @@ impl Shared {
 
     /// Adds the context `stead`, and makes it the current one.
     pub fn merge(&self, ours: &Value) -> Result<()> {
+        self.merge_after(lock::ATTEMPTS, ours)
+    }
+
+    fn merge_after(&self, attempts: u32, ours: &Value) -> Result<()> {
+        // What others add between our reading and our writing would be lost.
+        let _lock = Lock::take(&self.path, attempts)?;
         write(&self.followed(), &merged(self.existing()?, ours)).hint(self.instead)
     }
 
-    /// A link is followed, so that the file it points to is replaced and not the link.
+    /// A link is followed, so that the file it points to is replaced and not the link, also if that file is still to be
+    /// made.
     fn followed(&self) -> PathBuf {
-        fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
+        let mut path = self.path.clone();
+        for _ in 0..MOST_LINKS {
+            let Ok(to) = fs::read_link(&path) else { break };
+            // One that is not absolute is seen from where the link is.
+            path = path.parent().unwrap_or(Path::new("")).join(to);
+        }
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.canonicalize(),
+            _ => Path::new(".").canonicalize(),
+        };
+        match (directory, path.file_name()) {
+            (Ok(directory), Some(name)) => directory.join(name),
+            _ => path,
+        }
     }
 
     fn existing(&self) -> Result<Map<String, Value>> {
@@ -264,6 +290,44 @@ mod tests {
         }
         assert!(Shared::given(place.path().join("new")).check().is_ok());
         assert!(!place.path().join("new").exists());
+    }
+
+    #[test]
+    fn a_link_stays_one_also_where_its_file_is_not_there_yet() {
+        let place = tempfile::tempdir().expect("a directory");
+        let [link, other] = ["link", "other"].map(|name| place.path().join(name));
+        fs::create_dir(place.path().join("real")).expect("a directory");
+        std::os::unix::fs::symlink("other", &link).expect("a link");
+        std::os::unix::fs::symlink("real/config", &other).expect("a link");
+        let shared = Shared::given(link.clone());
+        let file = place.path().canonicalize().expect("a directory").join("real/config");
+        assert_eq!(shared.place(), file);
+        for _ in 0..2 {
+            shared
+                .check()
+                .and_then(|()| shared.merge(&ours()))
+                .expect("a kubeconfig");
+            assert!(link.is_symlink() && other.is_symlink());
+            assert!(fs::symlink_metadata(&file).expect("a file").is_file());
+        }
+    }
+
+    #[test]
+    fn merging_waits_for_whoever_writes_the_file() {
+        let place = tempfile::tempdir().expect("a directory");
+        let [path, other] = ["config", "config.lock"].map(|name| place.path().join(name));
+        fs::write(&other, "").expect("a lock");
+        let shared = Shared::given(path.clone());
+        shared.merge_after(2, &ours()).expect_err("somebody has it");
+        assert!(other.exists() && !path.exists());
+        let merging = std::thread::spawn(move || shared.merge(&ours()));
+        fs::write(&path, "current-context: kept\npreferences: {colors: true}\n").expect("a file");
+        fs::remove_file(&other).expect("let go");
+        merging.join().expect("no panic").expect("merged");
+        let text = fs::read_to_string(&path).expect("a file");
+        let result: Value = serde_saphyr::from_str(&text).expect("YAML");
+        assert_eq!(result["preferences"], json!({"colors": true}));
+        assert!(!other.exists());
     }
 
     #[test]

@@ -154,28 +154,9 @@ impl Bridge {
         let [_, _, third, fourth] = address.octets();
         let name = format!("pod{third}-{fourth}");
         let peer = format!("p{third}-{fourth}");
-        let peer_name = peer.clone();
-        run(&self.runtime, async move {
-            if let Ok(left) = index(&name) {
-                // Its pod died with nobody to clean up after it.
-                links.link().del(left).execute().await.map_err(failed)?;
-            }
-            links
-                .link()
-                .add(LinkVeth::new(&name, &peer_name).build())
-                .execute()
-                .await
-                .map_err(failed)?;
-            let pid = u32::try_from(holder.pid).map_err(io::Error::other)?;
-            let far = LinkUnspec::new_with_index(index(&peer_name)?).setns_by_pid(pid).build();
-            links.link().set(far).execute().await.map_err(failed)?;
-            let near = LinkUnspec::new_with_index(index(&name)?)
-                .controller(index(BRIDGE)?)
-                .up()
-                .build();
-            links.link().set(near).execute().await.map_err(failed)
-        })
-        .await?;
+        let far = peer.clone();
+        let pid = u32::try_from(holder.pid).map_err(io::Error::other)?;
+        run(&self.runtime, async move { plug(&links, &name, &far, pid).await }).await?;
         let space = File::open(format!("/proc/{}/ns/net", holder.pid))?;
         // A thread of its own, because a thread that has joined a namespace is of no use to anybody else.
         let (sender, receiver) = tokio::sync::oneshot::channel();
@@ -391,6 +372,40 @@ async fn configure_bridge(links: &Handle) -> io::Result<()> {
     up(links, BRIDGE).await
 }
 
+/// Makes a pair of interfaces, one at the bridge and one in the network of a process or thread.
+async fn plug(links: &Handle, near: &str, far: &str, process: u32) -> io::Result<()> {
+    if let Ok(left) = index(near) {
+        // Its pod died with nobody to clean up after it.
+        links.link().del(left).execute().await.map_err(failed)?;
+    }
+    links
+        .link()
+        .add(LinkVeth::new(near, far).build())
+        .execute()
+        .await
+        .map_err(failed)?;
+    let given = LinkUnspec::new_with_index(index(far)?).setns_by_pid(process).build();
+    links.link().set(given).execute().await.map_err(failed)?;
+    let plugged = LinkUnspec::new_with_index(index(near)?)
+        .controller(index(BRIDGE)?)
+        .up()
+        .build();
+    links.link().set(plugged).execute().await.map_err(failed)
+}
+
+/// Makes once what pods are connected by, in the network of this thread: a kernel may have namespaces and no bridges, or
+/// no pairs of interfaces, and every single pod would fail of it.
+pub fn try_here() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Of the thread and not of its process, which may be on another network: that is the machine's.
+    let own = u32::try_from(nix::unistd::gettid().as_raw()).map_err(io::Error::other)?;
+    runtime.block_on(async {
+        let links = netlink()?;
+        configure_bridge(&links).await?;
+        plug(&links, "near", "far", own).await
+    })
+}
+
 async fn configure_pod(interface: &str, own: Ipv4Addr) -> io::Result<()> {
     let links = netlink()?;
     up(&links, "lo").await?;
@@ -424,6 +439,21 @@ pub fn end(folder: &Path) {
 mod tests {
     use super::super::held::tests::sleeper;
     use super::*;
+
+    #[test]
+    fn what_connects_pods_is_tried_whole() {
+        // As root, in a network that goes with its thread; the machine's has no such bridge.
+        let tried = std::thread::spawn(|| {
+            if nix::sched::unshare(CloneFlags::CLONE_NEWNET).is_err() {
+                return;
+            }
+            try_here().unwrap();
+            for name in [BRIDGE, "near", "far"] {
+                index(name).unwrap();
+            }
+        });
+        tried.join().unwrap();
+    }
 
     #[tokio::test]
     async fn a_port_of_a_pod_that_has_ended_is_nobodys() {

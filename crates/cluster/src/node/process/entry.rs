@@ -3,7 +3,7 @@
 //! `stead run-container NAME ...` is never typed by people. The shim, the first process of a container, the holder
 //! of a pod's namespaces and the built-in images are this one binary, so that nothing has to be installed.
 
-use super::{agnhost, enter, hello, hold, shim, shims, users};
+use super::{agnhost, enter, hello, hold, root, shim, shims, users};
 use jiff::Timestamp;
 use std::process::ExitCode;
 
@@ -25,6 +25,7 @@ pub fn main(arguments: &[String], now: fn() -> Timestamp) -> ExitCode {
         "pause" => hold::pause(),
         "reap" => hold::reap(),
         "map-users" => users::range::map(rest),
+        "look" => root::mounts::look(),
         "try-namespaces" => users::try_namespaces(rest),
         "agnhost" => agnhost::main(rest),
         _ => ExitCode::from(2),

@@ -5,6 +5,7 @@
 //! in a mount namespace and vanishes with the container's last process: there is nothing to unmount.
 
 mod kernel;
+pub mod mounts;
 mod patches;
 
 use super::spec::{Access, Inside, Kernel, Mount, Processes};
@@ -28,7 +29,8 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     // Without this, mounts made here would appear on the machine.
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
-    let points = patches::points()?;
+    let mounts = mounts::now()?;
+    let hidden = mounts::everywhere(&inside.hidden, &mounts);
     let base = &inside.root;
     mount(Some("stead"), base, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))?;
     let [upper, work, root] = ["upper", "work", "root"].map(|name| base.join(name));
@@ -45,10 +47,11 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
                 base,
                 root: &root,
                 inside,
-                points,
+                silent: mounts::silent(&mounts, patches::matters),
+                points: mounts.into_iter().map(|mounted| mounted.point).collect(),
                 laid: Vec::new(),
             };
-            patches.lay(Path::new("/"))?;
+            patches.lay()?;
             layered.extend(patches.laid);
         }
         image => {
@@ -76,7 +79,7 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
         )?;
     }
     if inside.image.is_none() {
-        hide(&root, inside)?;
+        hide(&root, &hidden, &inside.mounts)?;
     }
     for wanted in &inside.mounts {
         let target = under(&root, &wanted.target);
@@ -99,12 +102,11 @@ pub fn enter(inside: &Inside) -> io::Result<()> {
     nix::unistd::pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
     if inside.access == Access::ReadOnly {
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        let covers = || inside.mounts.iter().map(|wanted| &wanted.target).chain(&inside.hidden);
+        let covers = || inside.mounts.iter().map(|wanted| &wanted.target).chain(&hidden);
         // What is mounted over a layer is not the root's.
         layered.retain(|place| !covers().any(|cover| place.starts_with(cover)));
         for place in &layered {
-            mount(NONE, place, NONE, flags | kept(place)?, NONE)?;
+            only_read(place)?;
         }
     }
     std::env::set_current_dir("/")
@@ -131,23 +133,36 @@ fn strange_devices(inside: &Inside) -> MsFlags {
 
 /// Covers what of the machine's files no container may see. It comes before the volumes, whose sources are found
 /// outside of this root: those of the cluster's own directory are mounted all the same.
-fn hide(root: &Path, inside: &Inside) -> io::Result<()> {
+fn hide(root: &Path, hidden: &[PathBuf], volumes: &[Mount]) -> io::Result<()> {
     let nothing = root.join("dev/null");
-    for hidden in &inside.hidden {
+    for hidden in hidden {
         let place = under(root, hidden);
-        if place.is_dir() {
-            let mut targets = inside.mounts.iter().map(|wanted| under(root, &wanted.target));
+        let found = match std::fs::symlink_metadata(&place) {
+            Ok(found) => found,
+            // What is not there, or not for this process, is not for its container either.
+            Err(error) if is_out_of_reach(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        if found.is_dir() {
+            let mut targets = volumes.iter().map(|wanted| under(root, &wanted.target));
             // A volume can be mounted only where its place can be made.
             let flags = match targets.any(|target| target.starts_with(&place)) {
                 true => MsFlags::MS_NODEV,
                 false => MsFlags::MS_NODEV | MsFlags::MS_RDONLY,
             };
             mount(Some("stead"), &place, Some("tmpfs"), flags, Some("mode=0755"))?;
-        } else if place.is_file() && !place.is_symlink() {
+        } else if found.is_file() {
             mount(Some(&nothing), &place, NONE, MsFlags::MS_BIND, NONE)?;
         }
     }
     Ok(())
+}
+
+fn is_out_of_reach(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+    )
 }
 
 /// A part of a volume, opened so that no link leads out of it, now or later. Nothing for what is mounted as a whole.
@@ -319,11 +334,16 @@ fn bind(source: &Path, target: &Path, access: Access) -> io::Result<()> {
         }
     }
     mount(Some(source), target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
-    if access == Access::ReadOnly {
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | kept(target)?;
-        mount(NONE, target, NONE, flags, NONE)?;
+    match access {
+        Access::ReadOnly => only_read(target),
+        Access::ReadWrite => Ok(()),
     }
-    Ok(())
+}
+
+/// Makes a mount one for reading.
+fn only_read(place: &Path) -> io::Result<()> {
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | kept(place)?;
+    Ok(mount(NONE, place, NONE, flags, NONE)?)
 }
 
 /// What a mount forbids already: only the machine's root may allow it again.
@@ -341,6 +361,32 @@ fn kept(place: &Path) -> io::Result<MsFlags> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A container that asks for nothing.
+    pub fn inside(root: PathBuf) -> Inside {
+        Inside {
+            sandbox: 0,
+            mounts: Vec::new(),
+            root,
+            processes: Processes::Own,
+            access: Access::ReadWrite,
+            image: None,
+            kernel: Kernel::Guarded,
+            hidden: Vec::new(),
+        }
+    }
+
+    /// Runs something that may mount, where this user may: mounts are of a thread of its own, and go with it.
+    pub fn with_mounts(work: impl FnOnce() + Send + 'static) {
+        let done = std::thread::spawn(move || {
+            if unshare(CloneFlags::CLONE_NEWNS).is_err() {
+                return;
+            }
+            mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).unwrap();
+            work();
+        });
+        done.join().unwrap();
+    }
 
     #[test]
     fn a_part_of_a_volume_is_never_outside_it() {
@@ -376,30 +422,15 @@ mod tests {
             std::fs::write(root.join(file), file).unwrap();
         }
         std::fs::write(root.join("dev/null"), "").unwrap();
-        let inside = Inside {
-            sandbox: 0,
-            mounts: vec![Mount {
-                source: "/x".into(),
-                target: "/data/volume".into(),
-                access: Access::ReadWrite,
-                volume: None,
-            }],
-            root: root.clone(),
-            processes: super::super::spec::Processes::Own,
+        let volume = Mount {
+            source: "/x".into(),
+            target: "/data/volume".into(),
             access: Access::ReadWrite,
-            image: None,
-            kernel: Kernel::Guarded,
-            hidden: ["/data", "/other", "/kubeconfig", "/absent"]
-                .map(PathBuf::from)
-                .to_vec(),
+            volume: None,
         };
-        // Mounts are of a thread of its own, and go with it.
-        let looked = std::thread::spawn(move || {
-            if unshare(CloneFlags::CLONE_NEWNS).is_err() {
-                return;
-            }
-            mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).unwrap();
-            hide(&root, &inside).unwrap();
+        let hidden = ["/data", "/other", "/kubeconfig", "/absent", "/kubeconfig/absent"].map(PathBuf::from);
+        with_mounts(move || {
+            hide(&root, &hidden, &[volume]).unwrap();
             assert_eq!(std::fs::read_dir(root.join("data")).unwrap().count(), 0);
             assert_eq!(std::fs::read_dir(root.join("other")).unwrap().count(), 0);
             assert_eq!(std::fs::read(root.join("kubeconfig")).unwrap(), b"");
@@ -407,7 +438,6 @@ mod tests {
             std::fs::create_dir(root.join("other/more")).unwrap_err();
             assert!(!root.join("absent").exists());
         });
-        looked.join().unwrap();
     }
 
     #[test]

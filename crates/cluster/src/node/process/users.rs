@@ -12,6 +12,7 @@ pub mod range;
 
 use super::entry::VERB;
 use super::spec::{ProcessId, SandboxRecord, load};
+use crate::node::network::bridge::try_here;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
@@ -92,23 +93,34 @@ fn ranges(map: &str) -> impl Iterator<Item = (u64, u64, u64)> {
     })
 }
 
+/// Why an ordinary user does not get the rights of root in a namespace.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Nothing has changed: the process can go on as the user.
+    #[error("{0}")]
+    Before(io::Error),
+    /// The process is in a namespace in which it is nobody, and cannot leave it: it must end.
+    #[error("the users of a new namespace could not be mapped: {0}")]
+    Halfway(io::Error),
+}
+
 /// Gives an ordinary user the rights that pods in namespaces need; root has them. `folder` is where the nodes of the
-/// cluster keep their pods.
+/// cluster keep their pods: if some run, their namespace is joined.
 ///
-/// The process must not have a second thread yet: the kernel gives such rights to whole processes only. When this
-/// fails nothing has changed.
-pub fn become_root(folder: &Path) -> io::Result<()> {
+/// The process must not have a second thread yet: the kernel gives such rights to whole processes only.
+pub fn become_root(folder: Option<&Path>) -> Result<(), Refusal> {
     if geteuid().is_root() {
         return Ok(());
     }
-    if let Some(space) = space_left_in(folder) {
-        return Ok(setns(space, CloneFlags::CLONE_NEWUSER)?);
+    if let Some(space) = folder.and_then(space_left_in) {
+        let joined = setns(space, CloneFlags::CLONE_NEWUSER);
+        return joined.map_err(|error| Refusal::Before(error.into()));
     }
     let range = Range::given();
     if let Some(range) = range.filter(|_| tried(RANGE).is_ok()) {
         return range.enter();
     }
-    tried(OWN)?;
+    tried(OWN).map_err(Refusal::Before)?;
     enter_as(0, 0)
 }
 
@@ -137,7 +149,8 @@ impl Becoming {
     pub fn of(user: Option<u32>, group: Option<u32>) -> Becoming {
         let standing = standing();
         let (user, group) = (user.unwrap_or(0), group.unwrap_or(0));
-        let known = is_known(&read(USERS), user) && is_known(&read(GROUPS), group);
+        let known = Known::here();
+        let known = known.has_user(user) && known.has_group(group);
         let own = (!known && matches!(standing, Standing::Mapped(_))).then_some((user, group));
         Becoming { standing, own }
     }
@@ -147,7 +160,7 @@ impl Becoming {
         let Some((user, group)) = self.own else {
             return Ok(self.standing);
         };
-        enter_as(user, group)?;
+        enter_as(user, group).map_err(io::Error::other)?;
         Ok(Standing::Mapped(Users::Own))
     }
 }
@@ -156,9 +169,38 @@ fn is_known(map: &str, number: u32) -> bool {
     ranges(map).any(|(inside, _, count)| (inside..inside + count).contains(&u64::from(number)))
 }
 
+/// The users and groups that exist in a namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    users: String,
+    groups: String,
+}
+
+impl Known {
+    /// Those of this process, as the kernel says.
+    pub fn here() -> Known {
+        Known::in_maps(&read(USERS), &read(GROUPS))
+    }
+
+    pub fn in_maps(users: &str, groups: &str) -> Known {
+        Known {
+            users: users.to_owned(),
+            groups: groups.to_owned(),
+        }
+    }
+
+    pub fn has_user(&self, number: u32) -> bool {
+        is_known(&self.users, number)
+    }
+
+    pub fn has_group(&self, number: u32) -> bool {
+        is_known(&self.groups, number)
+    }
+}
+
 /// Whether files and processes can be given to this group.
 pub fn has_group(group: u32) -> bool {
-    standing().has_others() && is_known(&read(GROUPS), group)
+    standing().has_others() && Known::here().has_group(group)
 }
 
 /// Those groups that exist here: what is lacking, the pod's condition says.
@@ -182,13 +224,14 @@ fn space_left_in(folder: &Path) -> Option<File> {
 }
 
 /// Makes a user namespace in which this process's user and group have these numbers, and moves into it.
-fn enter_as(user: u32, group: u32) -> io::Result<()> {
+fn enter_as(user: u32, group: u32) -> Result<(), Refusal> {
     let (own, own_group) = (geteuid(), getegid());
-    unshare(CloneFlags::CLONE_NEWUSER)?;
-    std::fs::write(USERS, format!("{user} {own} 1"))?;
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| Refusal::Before(error.into()))?;
     // Nobody but root may map groups while a process could still leave some: those may be what keeps it from a file.
-    std::fs::write("/proc/self/setgroups", "deny")?;
-    std::fs::write(GROUPS, format!("{group} {own_group} 1"))
+    std::fs::write(USERS, format!("{user} {own} 1"))
+        .and_then(|()| std::fs::write("/proc/self/setgroups", "deny"))
+        .and_then(|()| std::fs::write(GROUPS, format!("{group} {own_group} 1")))
+        .map_err(Refusal::Halfway)
 }
 
 fn read(path: &str) -> String {
@@ -213,15 +256,16 @@ pub fn try_namespaces(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn try_outside(enter: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
-    let named = |what: &'static str| move |error: io::Error| io::Error::other(format!("{what}: {error}"));
-    enter().map_err(named("user namespaces are refused (see user.max_user_namespaces)"))?;
+fn try_outside(enter: impl FnOnce() -> Result<(), Refusal>) -> io::Result<bool> {
+    let named = |what: &str, error: &dyn std::fmt::Display| io::Error::other(format!("{what}: {error}"));
+    enter().map_err(|error| named("user namespaces are refused (see user.max_user_namespaces)", &error))?;
     let spaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWPID;
-    unshare(spaces).map_err(|error| named("namespaces are refused")(error.into()))?;
+    unshare(spaces).map_err(|error| named("namespaces are refused", &error))?;
+    try_here().map_err(|error| named("bridges and pairs of interfaces are refused", &error))?;
     // Any directory will do, and this one is everywhere: nobody else sees what is mounted here.
     let base = PathBuf::from("/tmp");
     mounted("tmpfs", &base, NONE)?;

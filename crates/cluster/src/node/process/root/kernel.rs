@@ -2,7 +2,7 @@
 
 use super::super::spec::Kernel;
 use super::super::users::{self, Standing};
-use super::NONE;
+use super::{NONE, mounts};
 use nix::mount::{MsFlags, mount};
 use std::io;
 use std::path::Path;
@@ -31,12 +31,11 @@ pub fn system(root: &Path, kernel: Kernel) -> io::Result<()> {
         mount(Some(groups), &target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
     }
     // Each mount is made read-only by itself; where they are is the same as on the machine.
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    for point in points.filter(|point| Path::new(point).starts_with(groups)) {
-        match read_only(&root.join(point.trim_start_matches('/'))) {
+    let points = mounts::now()?.into_iter().map(|mounted| mounted.point);
+    for point in points.filter(|point| point.starts_with(groups)) {
+        match read_only(&root.join(point.strip_prefix("/").unwrap_or(&point))) {
             // One that is hidden by a later mount is listed all the same, and nobody sees it.
-            Err(error) if Path::new(point) != groups && is_hidden(&error) => {}
+            Err(error) if point != groups && is_hidden(&error) => {}
             made => made?,
         }
     }

@@ -4,9 +4,10 @@
 //! So the root is put together from pieces, each a directory without mounts and with a layer of its own over it. What
 //! belongs to others cannot be written to there, but where a directory is also in the layer, it is the user's own.
 
-use super::super::spec::{Access, Inside};
-use super::{bind, layers, strange_devices};
-use nix::mount::mount;
+use super::super::spec::Inside;
+use super::{NONE, layers, only_read, strange_devices};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use std::fs::{File, ReadDir};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -31,65 +32,64 @@ pub struct Patches<'a> {
     pub inside: &'a Inside,
     /// Where the machine has mounts, read before any of ours is made.
     pub points: Vec<PathBuf>,
+    /// Those of them where nothing answers.
+    pub silent: Vec<PathBuf>,
     /// The directories that have layers, as the container names them.
     pub laid: Vec<PathBuf>,
 }
 
-/// The places where something is mounted now.
-pub fn points() -> io::Result<Vec<PathBuf>> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    Ok(points.map(|point| PathBuf::from(unescaped(point))).collect())
-}
-
-/// Blanks and the like are written as `\040`.
-fn unescaped(point: &str) -> String {
-    let mut parts = point.split('\\');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (code, part.get(3..)) {
-            (Some(code), Some(rest)) => {
-                text.push(char::from(code));
-                text.push_str(rest);
-            }
-            _ => text.push_str(part),
-        }
-    }
-    text
+/// Whether anything of a place of the machine is looked at here.
+pub fn matters(place: &Path) -> bool {
+    place != Path::new("/") && !OWN.iter().any(|own| place.starts_with(own))
 }
 
 impl Patches<'_> {
-    /// Lays everything below a directory of the machine.
-    pub fn lay(&mut self, place: &Path) -> io::Result<()> {
-        for entry in std::fs::read_dir(place)?.filter_map(Result::ok) {
+    /// Lays everything below the machine's root.
+    pub fn lay(&mut self) -> io::Result<()> {
+        self.lay_all(std::fs::read_dir("/")?)
+    }
+
+    /// Lays what is in a directory. Whatever cannot be read, or has gone since, is not there: only what fails on our own
+    /// side keeps a container from its start.
+    fn lay_all(&mut self, entries: ReadDir) -> io::Result<()> {
+        for entry in entries.filter_map(Result::ok) {
             let source = entry.path();
+            // Not even what kind of thing it is can be asked without an answer.
+            if self.silent.contains(&source) {
+                continue;
+            }
             let target = self.root.join(source.strip_prefix("/").unwrap_or(&source));
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_symlink() {
-                symlink(std::fs::read_link(&source)?, &target)?;
+                if let Ok(to) = std::fs::read_link(&source) {
+                    symlink(to, &target)?;
+                }
             } else if kind.is_dir() {
                 std::fs::create_dir(&target)?;
                 self.lay_directory(&source, &target)?;
             } else if kind.is_file() {
-                // One that the user may not even see is not there.
-                let _ = bind(&source, &target, Access::ReadOnly);
+                File::create_new(&target)?;
+                if shown(&source, &target)? == Shown::Nothing {
+                    std::fs::remove_file(&target)?;
+                }
             }
         }
         Ok(())
     }
 
     fn lay_directory(&mut self, source: &Path, target: &Path) -> io::Result<()> {
-        // What the user may not read is an empty directory of his own.
-        if OWN.iter().any(|own| source == Path::new(own)) || std::fs::read_dir(source).is_err() {
+        if OWN.iter().any(|own| source == Path::new(own)) {
             return Ok(());
         }
+        // What the user may not read is an empty directory of his own.
+        let Ok(entries) = std::fs::read_dir(source) else {
+            return Ok(());
+        };
         let mut below = self.points.iter().filter(|point| point.starts_with(source));
         if below.any(|point| point != source) {
-            return self.lay(source);
+            return self.lay_all(entries);
         }
         let [upper, work] = ["upper", "work"].map(|name| self.base.join(name).join(self.laid.len().to_string()));
-        self.laid.push(source.to_owned());
         std::fs::create_dir_all(&work)?;
         std::fs::create_dir_all(&upper)?;
         like(source, &upper)?;
@@ -101,11 +101,11 @@ impl Patches<'_> {
             strange_devices(self.inside),
             Some(layers(source, &upper, &work).as_str()),
         );
-        match laid {
-            Ok(()) => Ok(()),
-            // A file system that takes no layer, as a network's: it is for reading.
-            Err(_) => bind(source, target, Access::ReadOnly),
+        // A file system that takes no layer, as a network's, is for reading.
+        if laid.is_ok() || shown(source, target)? == Shown::ForReading {
+            self.laid.push(source.to_owned());
         }
+        Ok(())
     }
 
     /// Makes directories the user's own that something is to be mounted in, or that programs expect to write to.
@@ -129,20 +129,77 @@ impl Patches<'_> {
     }
 }
 
-/// Gives a directory of a layer the mode of the one below it.
+/// What of something of the machine a container finds in its place.
+#[derive(Debug, PartialEq, Eq)]
+enum Shown {
+    ForReading,
+    /// What the user may not even see, and what has gone.
+    Nothing,
+}
+
+/// Shows something of the machine for reading, or not at all: to the machine a container is the user, and would write to
+/// the user's own files. Only one that can be neither closed nor taken away again is a failure.
+fn shown(source: &Path, target: &Path) -> io::Result<Shown> {
+    if mount(Some(source), target, NONE, MsFlags::MS_BIND, NONE).is_err() {
+        return Ok(Shown::Nothing);
+    }
+    if only_read(target).is_ok() {
+        return Ok(Shown::ForReading);
+    }
+    umount2(target, MntFlags::MNT_DETACH)?;
+    Ok(Shown::Nothing)
+}
+
+/// Gives a directory of a layer the mode of the one below it, if that is still there.
 fn like(below: &Path, own: &Path) -> io::Result<()> {
-    let mode = std::fs::metadata(below)?.permissions().mode();
+    let Ok(found) = std::fs::metadata(below) else {
+        return Ok(());
+    };
+    let mode = found.permissions().mode();
     std::fs::set_permissions(own, std::fs::Permissions::from_mode(mode & 0o1777 | 0o700))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{inside, with_mounts};
     use super::*;
 
     #[test]
-    fn places_of_mounts_are_read_as_they_are() {
-        assert_eq!(unescaped("/media/a\\040b\\134c"), "/media/a b\\c");
-        assert_eq!(unescaped("/plain"), "/plain");
-        assert!(points().unwrap().contains(&PathBuf::from("/proc")));
+    fn what_does_not_answer_or_has_gone_is_not_there_and_the_rest_is() {
+        let place = tempfile::tempdir().unwrap();
+        let (machine, base) = (place.path().join("machine"), place.path().join("base"));
+        let root = base.join("root");
+        for folder in ["dead", "mounts/one"] {
+            std::fs::create_dir_all(machine.join(folder)).unwrap();
+        }
+        std::fs::write(machine.join("file"), "the machine's").unwrap();
+        symlink("nowhere", machine.join("link")).unwrap();
+        let below = root.join(machine.strip_prefix("/").unwrap());
+        std::fs::create_dir_all(&below).unwrap();
+        with_mounts(move || {
+            let inside = inside(root.clone());
+            let mut patches = Patches {
+                base: &base,
+                root: &root,
+                inside: &inside,
+                points: vec![machine.join("dead"), machine.join("mounts/one")],
+                silent: vec![machine.join("dead")],
+                laid: Vec::new(),
+            };
+            let entries = std::fs::read_dir(&machine).unwrap();
+            patches.lay_all(entries).unwrap();
+            assert!(!below.join("dead").exists());
+            assert!(below.join("mounts/one").is_dir());
+            assert_eq!(std::fs::read_link(below.join("link")).unwrap(), Path::new("nowhere"));
+            assert_eq!(std::fs::read(below.join("file")).unwrap(), b"the machine's");
+            std::fs::write(below.join("file"), "a container's").unwrap_err();
+            std::fs::create_dir(below.join("gone")).unwrap();
+            patches
+                .lay_directory(&machine.join("gone"), &below.join("gone"))
+                .unwrap();
+            assert_eq!(patches.laid, [machine.join("mounts/one")]);
+            let nothing = shown(&machine.join("gone"), &below.join("gone")).unwrap();
+            assert_eq!(nothing, Shown::Nothing);
+        });
     }
 }

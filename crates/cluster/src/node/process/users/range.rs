@@ -4,6 +4,7 @@
 //! do that for those whom the files name, and only from outside of the new namespace.
 
 use super::super::entry::VERB;
+use super::Refusal;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Uid, User, getegid, geteuid, getpid};
 use std::io::{self, Read, Write};
@@ -31,7 +32,7 @@ impl Range {
     }
 
     /// Makes a user namespace in which one's own numbers are 0 and these follow, and moves into it.
-    pub fn enter(self) -> io::Result<()> {
+    pub fn enter(self) -> Result<(), Refusal> {
         let (users, groups) = (self.users, self.groups);
         let numbers = [
             geteuid().as_raw(),
@@ -46,18 +47,22 @@ impl Range {
             .arg(getpid().to_string())
             .args(numbers.map(|number| number.to_string()))
             .stdin(Stdio::piped())
-            .spawn()?;
+            .spawn()
+            .map_err(Refusal::Before)?;
         let go = outside.stdin.take();
-        let made = unshare(CloneFlags::CLONE_NEWUSER).map_err(io::Error::from);
-        // Without the byte it ends and does nothing.
-        let told = made.and_then(|()| go.map_or(Ok(()), |mut go| go.write_all(b".")));
-        let mapped = outside.wait()?;
-        told?;
-        match mapped.success() {
+        if let Err(error) = unshare(CloneFlags::CLONE_NEWUSER) {
+            // Without the byte it ends and does nothing.
+            drop(go);
+            let _ = outside.wait();
+            return Err(Refusal::Before(error.into()));
+        }
+        let told = go.map_or(Ok(()), |mut go| go.write_all(b"."));
+        let mapped = outside.wait().and_then(|mapped| told.map(|()| mapped));
+        match mapped.map_err(Refusal::Halfway)?.success() {
             true => Ok(()),
-            false => Err(io::Error::other(
-                "newuidmap and newgidmap did not map the users of /etc/subuid",
-            )),
+            false => Err(Refusal::Halfway(io::Error::other(
+                "newuidmap or newgidmap failed for the numbers of /etc/subuid and /etc/subgid",
+            ))),
         }
     }
 }

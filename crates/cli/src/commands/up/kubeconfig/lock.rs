@@ -1,0 +1,73 @@
+//! The lock of a kubeconfig: a file beside it, as kubectl and all that is built on client-go make one.
+
+use crate::failure::Hint;
+use anyhow::{Context, Result, anyhow};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Whoever has it writes a small file: after so many looks it is one that was left behind.
+pub const ATTEMPTS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The lock of a file, until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Waits for the lock of a file under the name that the user gives to it: kubectl follows no link for it either.
+    pub fn take(file: &Path, attempts: u32) -> Result<Lock> {
+        let mut name = file.as_os_str().to_owned();
+        name.push(".lock");
+        let path = PathBuf::from(name);
+        for attempt in 0..attempts {
+            if attempt > 0 {
+                std::thread::sleep(PAUSE);
+            }
+            let made = fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path);
+            match made {
+                Ok(_) => return Ok(Lock { path }),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_context(|| format!("cannot write {}", path.display())),
+            }
+        }
+        let shown = path.display();
+        Err(anyhow!(
+            "{} is being written by another program: {shown} is there",
+            file.display()
+        ))
+        .hint(format!("if no other program runs that writes it, remove {shown}"))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_by_one_at_a_time_and_a_lock_that_stays_is_named() {
+        let place = tempfile::tempdir().expect("a directory");
+        let file = place.path().join("config");
+        let first = Lock::take(&file, 1).expect("it is free");
+        let (what, hint) = crate::failure::describe(&Lock::take(&file, 2).expect_err("it is taken"));
+        assert!(what.contains("config.lock is there"), "{what}");
+        assert!(hint.is_some_and(|hint| hint.contains("remove") && hint.contains("config.lock")));
+        drop(first);
+        Lock::take(&file, 1).expect("free again");
+        assert!(!place.path().join("config.lock").exists());
+    }
+}
