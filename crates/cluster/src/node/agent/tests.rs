@@ -245,3 +245,35 @@ async fn a_node_that_is_off_or_cut_off_does_not_come_back_by_the_deletion_of_its
         assert_eq!(story.state.members[0].power, fault);
     }
 }
+
+#[tokio::test]
+async fn what_was_told_just_before_the_agent_stops_reaches_the_api() {
+    let posted = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = posted.clone();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        if request.method() == http::Method::POST && request.uri().path().ends_with("/events") {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        async {
+            let refused = http::Response::builder().status(500);
+            refused.body(kube::client::Body::empty())
+        }
+    });
+    let voices = Voices::one(Client::new(service, "default"));
+    let events = super::super::events::Recorder::new(voices.clone(), super::super::events::Kinds::All);
+    events.normal(&Pod::default(), "Killing", "Stopping container c", Timestamp::now());
+    let (_notices, notices) = mpsc::unbounded_channel();
+    let agent = Agent {
+        voices,
+        clock: Arc::new(MachineClock),
+        runtime: Arc::new(Slow::default()),
+        nodes: Vec::new(),
+        known: None,
+        notices,
+        events,
+    };
+    let stop = CancellationToken::new();
+    stop.cancel();
+    agent.run(stop).await;
+    assert_eq!(posted.load(std::sync::atomic::Ordering::Relaxed), 1);
+}
