@@ -13,6 +13,7 @@ use crate::verbs::{Call, admit};
 use http::{HeaderValue, Method, Response};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Parameters of a log request, which the kubelet knows by the same names.
 const LOG_PARAMETERS: [&str; 8] = [
@@ -28,6 +29,8 @@ const LOG_PARAMETERS: [&str; 8] = [
 
 /// The most that is read of a node's words about a log that it does not give.
 const LONGEST_REFUSAL: usize = 50_000;
+/// How long a node may take to say them: one that hangs in between must not keep the client.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the API calls the streams of a session, and what the kubelet does.
 const STREAMS: [(&str, &str); 4] = [
@@ -63,14 +66,24 @@ pub async fn log(call: &Call) -> Result<Response<Body>> {
         return Ok(response);
     }
     let code = response.status().as_u16();
-    let mut body = response.into_body();
+    Err(refusal(code, words(response.into_body()).await.trim()))
+}
+
+/// What a node says instead of a log: as much of it as is read in time. What came until then tells the client more than
+/// that the rest did not.
+async fn words(mut body: Body) -> String {
     let mut words = Vec::new();
-    while words.len() < LONGEST_REFUSAL
-        && let Some(Ok(frame)) = body.frame().await
-    {
-        words.extend(frame.into_data().unwrap_or_default());
-    }
-    Err(refusal(code, String::from_utf8_lossy(&words).trim()))
+    let read = async {
+        while words.len() < LONGEST_REFUSAL
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            let data = frame.into_data().unwrap_or_default();
+            let room = LONGEST_REFUSAL - words.len();
+            words.extend_from_slice(&data[..data.len().min(room)]);
+        }
+    };
+    let _ = tokio::time::timeout(REFUSAL_PATIENCE, read).await;
+    String::from_utf8_lossy(&words).into_owned()
 }
 
 /// What a node refuses in plain words, as clients understand it.
@@ -416,6 +429,15 @@ mod tests {
             (400, "BadRequest", words)
         );
         assert_eq!(refusal(404, "gone").reason, "NotFound");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_talks_for_ever_or_stops_in_between_is_heard_as_far_as_it_got() {
+        use futures::StreamExt;
+        let hanging = futures::stream::iter([bytes::Bytes::from("not here")]).chain(futures::stream::pending());
+        assert_eq!(words(crate::server::body::stream(hanging)).await, "not here");
+        let endless = futures::stream::repeat(bytes::Bytes::from(vec![b'x'; 1 << 20]));
+        assert_eq!(words(crate::server::body::stream(endless)).await.len(), LONGEST_REFUSAL);
     }
 
     #[test]

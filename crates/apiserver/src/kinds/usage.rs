@@ -8,12 +8,11 @@ use crate::catalogue::{Catalogue, Origin, Resource, built_in};
 use crate::error::{ApiError, Result};
 use crate::server::forward::{self, Target, forward};
 use crate::server::negotiate::Form;
-use crate::server::{Body, respond};
+use crate::server::{Body, body, respond};
 use crate::store::{Key, ListAt, Prefix, Record, Window};
 use crate::verbs::selection::Selection;
 use crate::verbs::{Call, list};
 use http::{HeaderMap, Method, Response};
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +23,8 @@ pub const GROUP: &str = "metrics.k8s.io";
 const VERSION: &str = "v1beta1";
 /// How long a node may take to answer; one that is off must not keep the others' figures back.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The most that is read of an answer; that of a node with as many pods as there may be is a hundredth of it.
+const LONGEST_SUMMARY: usize = 64 << 20;
 /// The time over which kubelets average processor use.
 const WINDOW: &str = "10s";
 /// What a container of a hollow pod uses, as an annotation: `100m`, `64Mi`.
@@ -228,7 +229,7 @@ async fn summary(call: &Call, host: String, port: u16) -> Option<BTreeMap<String
     };
     let answer = forward(target, Method::GET, &HeaderMap::new(), forward::empty(), None).await;
     let answer = answer.ok().filter(|answer| answer.status().is_success())?;
-    let bytes = answer.into_body().collect().await.ok()?.to_bytes();
+    let bytes = body::read(answer.into_body(), LONGEST_SUMMARY).await.ok()?;
     Some(parse(&serde_json::from_slice(&bytes).ok()?))
 }
 

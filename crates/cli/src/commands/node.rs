@@ -16,6 +16,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
+use rustls::ServerConfig;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ use stead_cluster::node::voices::Voices;
 use stead_cluster::node::{self};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Hollow nodes of one process: more would only wait for each other.
 const MOST_NODES: i64 = 5_000;
@@ -221,17 +223,23 @@ async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) 
     };
     let voices = voices::of(client, &config, &described).await?;
     let names: Vec<String> = described.iter().map(|node| node.name.clone()).collect();
-    tokio::select! {
+    let free = tokio::select! {
         free = claim::check(&voices, &names) => free?,
         () = stop.cancelled() => return Ok(()),
-    }
+    };
     tell(Line::Note, &format!("node {name} joins {server}"));
+    // The names are taken when nothing is left but to run: whoever holds one and says nothing is soon taken for gone.
     let ended = match place.home {
         None => {
+            claim::take(&voices, free).await?;
             node::run_hollow(voices.clone(), Arc::new(MachineClock), described, None, stop).await;
             Ok(())
         }
-        Some(home) => processes(voices.clone(), described, home, place.address, authorities, stop).await,
+        Some(home) => {
+            let prepared = made_ready(voices.clone(), described, home, place.address, authorities).await?;
+            claim::take(&voices, free).await?;
+            prepared.run(stop).await
+        }
     };
     claim::let_go(&voices, &names).await;
     ended
@@ -244,34 +252,37 @@ fn capacity(runtime: Runtime) -> Capacity {
     }
 }
 
-/// Runs a node of processes. Its pods outlive it: the next join with the same directory adopts them, and `stead down
-/// --data` ends them.
-async fn processes(
+/// A node of processes that is ready to run.
+struct Prepared {
+    settings: node::ProcessNodes,
+    /// The directory is this node's for as long as it runs.
+    home: Home,
+    /// Keeps its certificate from running out.
+    certificate: AbortOnDropHandle<()>,
+}
+
+impl Prepared {
+    /// Runs the node. Its pods outlive it: the next join with the same directory adopts them, and `stead down --data` ends
+    /// them.
+    async fn run(self, stop: CancellationToken) -> Result<()> {
+        let _held = (self.home, self.certificate);
+        node::run_processes(self.settings, stop).await.context("the node ended")
+    }
+}
+
+async fn made_ready(
     voices: Voices,
     nodes: Vec<NodeConfig>,
     home: Home,
     address: IpAddr,
     authorities: Vec<Vec<u8>>,
-    stop: CancellationToken,
-) -> Result<()> {
+) -> Result<Prepared> {
     let name = nodes.first().map(|node| node.name.clone()).unwrap_or_default();
     let listener = TcpListener::bind(SocketAddr::new(address, 0))
         .await
         .with_context(|| format!("cannot listen on {address}"))
         .hint("choose an address of this machine with --address")?;
-    let own = identity::Own::generate(&name, &address.to_string()).context("cannot make the node's key")?;
-    let signed = signed::ask(&own, &voices, &name).await.map_err(anyhow::Error::new);
-    if let Err(error) = &signed {
-        let why = told(error);
-        let note = format!(
-            "the cluster does not sign the node's certificate ({why}): logs and exec work if its API server does not check"
-        );
-        tell(Line::Note, &note);
-    }
-    let tls = own
-        .serve(signed.as_deref().ok(), authorities)
-        .context("cannot prepare the node's own server")
-        .hint("the kubeconfig must name the cluster's certificate authority, which also signs the API server's client certificate")?;
+    let (tls, certificate) = identify(&voices, &name, address, authorities).await?;
     let range = range::claim(&voices.registrar, &name).await.unwrap_or_else(|error| {
         let why = told(&error);
         let note = format!("pods may get addresses of other nodes' pods: no range is this node's alone ({why})");
@@ -298,7 +309,45 @@ async fn processes(
             guard: Guard::Reviewed { client, node: name },
         }),
     };
-    node::run_processes(settings, stop).await.context("the node ended")
+    Ok(Prepared {
+        settings,
+        home,
+        certificate,
+    })
+}
+
+/// As whom a node serves, and what asks for its next certificate, or again for the first.
+async fn identify(
+    voices: &Voices,
+    name: &str,
+    address: IpAddr,
+    authorities: Vec<Vec<u8>>,
+) -> Result<(Arc<ServerConfig>, AbortOnDropHandle<()>)> {
+    let address = address.to_string();
+    let own = identity::Own::generate(name, &address).context("cannot make the node's key")?;
+    let signed = signed::ask(&own, voices, name).await.map_err(anyhow::Error::new);
+    if let Err(error) = &signed {
+        let why = told(error);
+        let note = format!(
+            "the cluster does not sign the node's certificate ({why}): logs and exec work if its API server does not check; \
+             it is asked again"
+        );
+        tell(Line::Note, &note);
+    }
+    let signed = signed.ok();
+    let shown = identity::Shown::new(&own, signed.as_deref()).context("cannot show the node's certificate")?;
+    let tls = shown
+        .serve(authorities)
+        .context("cannot prepare the node's own server")
+        .hint("the kubeconfig must name the cluster's certificate authority, which also signs the API server's client certificate")?;
+    let holder = signed::Holder {
+        voices: voices.clone(),
+        clock: Arc::new(MachineClock),
+        node: name.to_owned(),
+        address,
+    };
+    let kept = tokio::spawn(async move { holder.keep(&shown, signed.as_deref()).await });
+    Ok((tls, AbortOnDropHandle::new(kept)))
 }
 
 async fn set_power(name: &str, power: Power) -> Result<()> {

@@ -171,13 +171,13 @@ impl Agent {
             _ => Watch::all(),
         });
         let mut listed = std::pin::pin!(pods.store.wait_for_sync().fuse());
-        let mut state = Loop::new(&voices, clock, runtime, events, nodes);
+        let mut state = Loop::new(&voices, clock, runtime, events.clone(), nodes);
         loop {
             state.settle();
             let wake = state.next_wake();
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 Some(notice) = notices.recv() => {
                     state.notice(notice);
                     while let Ok(notice) = notices.try_recv() {
@@ -191,6 +191,9 @@ impl Agent {
                 () = wake => state.fire_timers(),
             }
         }
+        // Calls and writes under way end here.
+        drop(state);
+        events.flush().await;
     }
 }
 

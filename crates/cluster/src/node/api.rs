@@ -191,7 +191,9 @@ pub async fn report(
 pub async fn renew(client: &Client, config: &NodeConfig, uid: &str, now: Timestamp) -> Result<(), kube::Error> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
     let lease = registration::lease(config, uid, now);
-    let patch = Patch::Merge(json!({ "spec": lease.spec }));
+    // It is the node's, and goes with it, also where it was there before the node.
+    let owners = &lease.metadata.owner_references;
+    let patch = Patch::Merge(json!({ "metadata": { "ownerReferences": owners }, "spec": lease.spec }));
     match leases.patch(&config.name, &PatchParams::default(), &patch).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => {

@@ -1,7 +1,7 @@
 //! Events about pods: what `kubectl describe pod` shows under "Events".
 //!
 //! Events are help for people, never a basis of decisions: they are sent in the background, a full queue drops
-//! them, and a failed write is not repeated. Hollow nodes send warnings only: at their scale the ordinary ones
+//! them, and a failed write is not repeated. What was told before a stop is sent before it, in bounded time. Hollow nodes send warnings only: at their scale the ordinary ones
 //! would be most of the traffic.
 
 use super::status::whole_seconds;
@@ -14,7 +14,8 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 /// Events waiting to be sent; more are dropped.
 const QUEUE: usize = 256;
@@ -23,14 +24,43 @@ const QUEUE: usize = 256;
 /// should not have to wait behind words for the processor and the disk.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// How long a stop waits for events that were told before it: an API server that is gone must not keep the node.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
 /// Events that are remembered, to count repetitions on one object instead of making one for each.
 const REMEMBERED: usize = 256;
 
 /// Where events go.
 #[derive(Clone)]
 pub struct Recorder {
-    queue: Option<mpsc::Sender<Event>>,
+    queue: Option<mpsc::Sender<Waiting>>,
     kinds: Kinds,
+}
+
+/// What waits to be sent.
+enum Waiting {
+    Event(Box<Event>),
+    /// Everything before it is to be sent now; answered when it is.
+    Flush(oneshot::Sender<()>),
+}
+
+impl Waiting {
+    fn is_patient(&self) -> bool {
+        matches!(self, Waiting::Event(event) if event.type_.as_deref() == Some("Normal"))
+    }
+}
+
+/// What is to be sent now: bad news at once, with the good ones before them. `None` at the end.
+async fn gather(waiting: &mut mpsc::Receiver<Waiting>) -> Option<Vec<Waiting>> {
+    let mut gathered = vec![waiting.recv().await?];
+    let due = Instant::now() + PATIENCE;
+    while gathered.len() < QUEUE && gathered.last().is_some_and(Waiting::is_patient) {
+        match tokio::time::timeout_at(due, waiting.recv()).await {
+            Ok(Some(next)) => gathered.push(next),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    Some(gathered)
 }
 
 /// Which events are sent.
@@ -112,22 +142,25 @@ async fn tell(events: &Api<Event>, event: &Event, again: Option<Again>) -> kube:
 impl Recorder {
     /// Sends events to the API until the recorder is dropped.
     pub fn new(voices: Voices, kinds: Kinds) -> Recorder {
-        let (queue, mut waiting) = mpsc::channel::<Event>(QUEUE);
+        let (queue, mut waiting) = mpsc::channel(QUEUE);
         tokio::spawn(async move {
             let mut told = Told::default();
-            while let Some(event) = waiting.recv().await {
-                if event.type_.as_deref() == Some("Normal") {
-                    tokio::time::sleep(PATIENCE).await;
-                }
-                let mut next = Some(event);
-                while let Some(event) = next {
+            while let Some(gathered) = gather(&mut waiting).await {
+                for next in gathered {
+                    let event = match next {
+                        Waiting::Event(event) => event,
+                        // Whoever asked may have given up waiting.
+                        Waiting::Flush(asked) => {
+                            let _ = asked.send(());
+                            continue;
+                        }
+                    };
                     let namespace = event.metadata.namespace.clone().unwrap_or_default();
                     let node = event.reporting_instance.as_deref().unwrap_or_default();
                     let events: Api<Event> = Api::namespaced(voices.node(node), &namespace);
                     if let Err(error) = tell(&events, &event, told.again(&event)).await {
                         tracing::debug!(%error, "an event was not recorded");
                     }
-                    next = waiting.try_recv().ok();
                 }
             }
         });
@@ -143,6 +176,19 @@ impl Recorder {
             queue: None,
             kinds: Kinds::WarningsOnly,
         }
+    }
+
+    /// Returns when everything that was told before is sent, or when that takes too long.
+    pub async fn flush(&self) {
+        let Some(queue) = &self.queue else { return };
+        let (asked, sent) = oneshot::channel();
+        let flushed = async {
+            if queue.send(Waiting::Flush(asked)).await.is_ok() {
+                // A task that is gone sends nothing more.
+                let _ = sent.await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, flushed).await;
     }
 
     pub fn normal(&self, pod: &Pod, reason: &str, message: &str, now: Timestamp) {
@@ -189,7 +235,7 @@ impl Recorder {
             ..Event::default()
         };
         // A full queue means that the API server is slow: better to lose words than to add load.
-        let _ = queue.try_send(event);
+        let _ = queue.try_send(Waiting::Event(Box::new(event)));
     }
 }
 
@@ -206,6 +252,43 @@ mod tests {
             message: Some(message.to_owned()),
             ..Event::default()
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_told_before_a_stop_is_sent_before_it_and_a_server_that_hangs_does_not_keep_the_node() {
+        let hangs = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", hangs.local_addr().unwrap());
+        let silent = kube::Client::try_from(kube::Config::new(address.parse().unwrap())).unwrap();
+        let recorder = Recorder::new(Voices::one(silent), Kinds::All);
+        recorder.normal(&Pod::default(), "Started", "Container started", Timestamp::UNIX_EPOCH);
+        recorder.flush().await;
+
+        let (queue, mut waiting) = mpsc::channel(QUEUE);
+        let recorder = Recorder {
+            queue: Some(queue),
+            kinds: Kinds::All,
+        };
+        let told = |recorder: &Recorder| {
+            recorder.normal(&Pod::default(), "Killing", "Stopping container", Timestamp::UNIX_EPOCH);
+        };
+        told(&recorder);
+        let flushing = tokio::spawn({
+            let recorder = recorder.clone();
+            async move { recorder.flush().await }
+        });
+        let gathered = gather(&mut waiting).await.unwrap();
+        assert!(
+            matches!(gathered.as_slice(), [Waiting::Event(_), Waiting::Flush(_)]),
+            "the end takes along what waits"
+        );
+        assert!(!flushing.is_finished(), "nothing is sent yet");
+        drop(gathered);
+        flushing.await.unwrap();
+        told(&recorder);
+        recorder.warning(&Pod::default(), "Failed", "no such image", Timestamp::UNIX_EPOCH);
+        told(&recorder);
+        assert_eq!(gather(&mut waiting).await.map(|gathered| gathered.len()), Some(2));
+        assert_eq!(gather(&mut waiting).await.map(|gathered| gathered.len()), Some(1));
     }
 
     #[test]

@@ -98,6 +98,8 @@ pub struct Process {
     host_ports: Mutex<HashMap<String, host_ports::Open>>,
     /// By which the API server reaches the nodes.
     pub lines: Lines,
+    /// A permit for each connection that clients have forwarded to pods.
+    pub forwards: super::server::forward::Room,
     /// Shims that wait for a container.
     shims: shims::Shims,
     /// The runtime itself, for the tasks that it starts.
@@ -172,6 +174,7 @@ impl Process {
             pulls: Mutex::default(),
             host_ports: Mutex::default(),
             lines: Lines::default(),
+            forwards: super::server::forward::Room::default(),
             shims: shims::Shims::default(),
             own: own.clone(),
         })

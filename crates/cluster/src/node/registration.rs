@@ -296,11 +296,16 @@ pub fn lease(config: &NodeConfig, uid: &str, now: Timestamp) -> Lease {
             }]),
             ..ObjectMeta::default()
         },
-        spec: Some(LeaseSpec {
-            holder_identity: Some(config.name.clone()),
-            lease_duration_seconds: Some(LEASE_SECONDS),
-            renew_time: Some(MicroTime(now)),
-            ..LeaseSpec::default()
-        }),
+        spec: Some(lease_spec(&config.name, now)),
+    }
+}
+
+/// What the Lease of a node says that lives.
+pub fn lease_spec(node: &str, now: Timestamp) -> LeaseSpec {
+    LeaseSpec {
+        holder_identity: Some(node.to_owned()),
+        lease_duration_seconds: Some(LEASE_SECONDS),
+        renew_time: Some(MicroTime(now)),
+        ..LeaseSpec::default()
     }
 }

@@ -4,7 +4,7 @@
 //! connections through, so that the WebSocket protocols of clients arrive here as they were sent.
 
 mod exec;
-mod forward;
+pub mod forward;
 pub mod identity;
 mod line;
 mod logs;

@@ -135,6 +135,10 @@ fn a_node_that_joins_an_embedded_cluster_is_reached_cut_off_and_given_back_like_
         &["get", "node", "far", "--no-headers"],
         " Ready ",
     );
+    // Its Lease was there before it, and goes with it all the same.
+    let owner = "jsonpath={.metadata.ownerReferences[*].kind}";
+    let lease = ["get", "lease", "-n", "kube-node-lease", "far", "-o", owner];
+    until(&up, "the lease is the node's", &lease, "Node");
     up.apply(PODS);
     up.run(&["wait", "pod/far", "pod/near", "--for=condition=Ready", "--timeout=60s"]);
 

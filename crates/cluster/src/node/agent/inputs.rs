@@ -297,7 +297,12 @@ impl Loop {
         self.dirty.insert(uid);
     }
 
+    /// Makes the node known. One that is off or cut from the API cannot: its new object would not ask for the fault any
+    /// more, and end it.
     pub(super) fn register(&mut self, index: usize) {
+        if self.members[index].power != Power::On {
+            return;
+        }
         let (member, registrar, now) = (&self.members[index], self.registrar.clone(), self.clock.now());
         let (client, config) = (member.client.clone(), member.config.clone());
         let scheme = self.runtime.scheme();

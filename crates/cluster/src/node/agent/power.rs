@@ -15,11 +15,9 @@ impl Loop {
                 self.set_power(index, Power::asked_of(&node));
             }
             Change::Deleted(node) => {
-                // A node whose object was deleted registers again, as long as its machine runs.
+                // A node whose object was deleted registers again, if its machine runs and reaches the API.
                 let name = node.metadata.name.as_deref().unwrap_or_default();
-                if let Some(index) = self.by_name.get(name).copied()
-                    && self.members[index].power != Power::Off
-                {
+                if let Some(index) = self.by_name.get(name).copied() {
                     self.register(index);
                 }
             }

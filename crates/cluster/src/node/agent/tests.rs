@@ -80,6 +80,16 @@ struct Story {
     state: Loop,
 }
 
+/// The node's object, which asks for this.
+fn object(power: Power) -> Arc<Node> {
+    let node = json!({"metadata": {"name": "node-0", "annotations": {POWER_ANNOTATION: power.annotation()}}});
+    let node = match power {
+        Power::On => json!({"metadata": {"name": "node-0"}}),
+        Power::Off | Power::Partitioned => node,
+    };
+    Arc::new(serde_json::from_value(node).unwrap())
+}
+
 impl Story {
     /// A node that has just heard of a pod. Its API does not answer, which no decision here depends on.
     fn new() -> Story {
@@ -108,14 +118,20 @@ impl Story {
     }
 
     fn power(&mut self, power: Power) {
-        let node = json!({"metadata": {"name": "node-0", "annotations": {POWER_ANNOTATION: power.annotation()}}});
-        let node = match power {
-            Power::On => json!({"metadata": {"name": "node-0"}}),
-            Power::Off | Power::Partitioned => node,
-        };
-        self.state
-            .node_change(Change::Created(Arc::new(serde_json::from_value(node).unwrap())));
+        self.state.node_change(Change::Created(object(power)));
         self.state.settle();
+    }
+
+    /// Somebody deletes the node's object, which asked for this; then its next report is due. Gives how often it was
+    /// written.
+    fn delete_node(&mut self, power: Power) -> usize {
+        self.power(power);
+        self.state.jobs.abort_all();
+        self.state.jobs.detach_all();
+        self.state.node_change(Change::Deleted(object(power)));
+        self.state.timers.set(Timer::Status(0), Timestamp::UNIX_EPOCH);
+        self.state.fire_timers();
+        self.state.jobs.len()
     }
 
     /// Lets tasks run until the runtime was asked all of this.
@@ -218,4 +234,46 @@ async fn a_run_that_was_ended_before_its_start_was_told_of_counts() {
     let container = story.state.pods["u"].seen.container("c");
     assert_eq!(container.previous.map(|exit| exit.code), Some(137));
     assert!(container.backoff.seconds > 0, "the next restart has to wait");
+}
+
+#[tokio::test]
+async fn a_node_that_is_off_or_cut_off_does_not_come_back_by_the_deletion_of_its_object() {
+    let mut story = Story::new();
+    assert_eq!(story.delete_node(Power::On), 2, "one that works registers again");
+    for fault in [Power::Partitioned, Power::Off] {
+        assert_eq!(story.delete_node(fault), 0, "{fault:?}");
+        assert_eq!(story.state.members[0].power, fault);
+    }
+}
+
+#[tokio::test]
+async fn what_was_told_just_before_the_agent_stops_reaches_the_api() {
+    let posted = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = posted.clone();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        if request.method() == http::Method::POST && request.uri().path().ends_with("/events") {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        async {
+            let refused = http::Response::builder().status(500);
+            refused.body(kube::client::Body::empty())
+        }
+    });
+    let voices = Voices::one(Client::new(service, "default"));
+    let events = super::super::events::Recorder::new(voices.clone(), super::super::events::Kinds::All);
+    events.normal(&Pod::default(), "Killing", "Stopping container c", Timestamp::now());
+    let (_notices, notices) = mpsc::unbounded_channel();
+    let agent = Agent {
+        voices,
+        clock: Arc::new(MachineClock),
+        runtime: Arc::new(Slow::default()),
+        nodes: Vec::new(),
+        known: None,
+        notices,
+        events,
+    };
+    let stop = CancellationToken::new();
+    stop.cancel();
+    agent.run(stop).await;
+    assert_eq!(posted.load(std::sync::atomic::Ordering::Relaxed), 1);
 }

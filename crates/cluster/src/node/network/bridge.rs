@@ -5,7 +5,7 @@
 
 use super::addresses::Addresses;
 use super::held::{Held, hold};
-use super::range::Range;
+use super::range::{BRIDGED, Range};
 use super::spares::{Spare, Spares};
 use super::{Attached, Network, datagrams};
 use crate::node::process::shim::strange;
@@ -80,7 +80,7 @@ impl Bridge {
             .name("stead-pod-network".to_owned())
             .spawn(move || live_inside(space, sender))?;
         let (runtime, links) = receiver.await.map_err(io::Error::other)??;
-        let addresses = Addresses::new([198, 18], range);
+        let addresses = Addresses::new(BRIDGED, range);
         Ok(Bridge {
             runtime,
             home: tokio::runtime::Handle::current(),

@@ -1,7 +1,7 @@
 //! Pods on the machine's own network, one loopback address each: what every user may have.
 
 use super::addresses::Addresses;
-use super::range::Range;
+use super::range::{LOOPBACK, Range};
 use super::{Attached, Network};
 use crate::node::process::spec::Processes;
 use crate::node::process::users::Standing;
@@ -18,7 +18,7 @@ pub struct Loopback {
 impl Loopback {
     pub fn new(range: Range) -> Loopback {
         Loopback {
-            addresses: Addresses::new([127, 18], range),
+            addresses: Addresses::new(LOOPBACK, range),
         }
     }
 }

@@ -5,10 +5,12 @@
 //! in memory, and are gone with the process: there is no file to steal. A node that joins is signed for by the same
 //! authority (see `signed`), so that the next API server of the cluster trusts it too.
 
+use parking_lot::RwLock;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::Arc;
 
@@ -100,27 +102,75 @@ impl Own {
         Ok(self.params.serialize_request(&self.key)?.pem()?)
     }
 
-    /// The server side of a node that joins a cluster of somebody else: whoever comes must have a certificate of one of
-    /// these authorities, and is then asked who it is. Without the PEM of a certificate that somebody has signed it shows
-    /// its own word, which is enough for an API server that does not check.
-    pub fn serve(self, signed: Option<&str>, authorities: Vec<Vec<u8>>) -> Result<Arc<ServerConfig>, IdentityError> {
+    /// What is shown of it: the PEM of a certificate that somebody has signed, or without one its own word, which is enough
+    /// for an API server that does not check.
+    fn shown(&self, signed: Option<&str>) -> Result<Arc<CertifiedKey>, IdentityError> {
         let chain = match signed {
             Some(pem) => CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>()?,
             None => vec![self.params.self_signed(&self.key)?.der().clone()],
         };
+        let key = PrivateKeyDer::Pkcs8(self.key.serialize_der().into());
+        let provider = rustls::crypto::ring::default_provider();
+        Ok(Arc::new(CertifiedKey::from_der(chain, key, &provider)?))
+    }
+}
+
+/// What a node that joined shows to those who connect. It changes while the node serves: certificates run out.
+pub struct Shown(RwLock<Arc<CertifiedKey>>);
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shown")
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().clone())
+    }
+}
+
+impl Shown {
+    /// Shows the PEM of a certificate that somebody has signed for a key, or the key's own word.
+    pub fn new(own: &Own, signed: Option<&str>) -> Result<Arc<Shown>, IdentityError> {
+        Ok(Arc::new(Shown(RwLock::new(own.shown(signed)?))))
+    }
+
+    /// Whether this is what the next connection sees.
+    #[cfg(test)]
+    pub fn shows(&self, pem: &str) -> bool {
+        CertificateDer::from_pem_slice(pem.as_bytes()).is_ok_and(|shown| self.0.read().cert == [shown])
+    }
+
+    /// Shows another from the next connection on.
+    pub fn change(&self, own: &Own, signed: &str) -> Result<(), IdentityError> {
+        *self.0.write() = own.shown(Some(signed))?;
+        Ok(())
+    }
+
+    /// The server side of a node that joins a cluster of somebody else: whoever comes must have a certificate of one of
+    /// these authorities, and is then asked who it is.
+    pub fn serve(self: &Arc<Shown>, authorities: Vec<Vec<u8>>) -> Result<Arc<ServerConfig>, IdentityError> {
         let mut roots = RootCertStore::empty();
         for authority in authorities {
             roots.add(CertificateDer::from(authority))?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
-        let key = PrivateKeyDer::Pkcs8(self.key.serialize_der().into());
         let server = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key)?;
+            .with_cert_resolver(self.clone());
         Ok(Arc::new(server))
     }
+}
+
+/// From when to when a certificate is valid, in seconds since 1970. It is PEM.
+pub fn validity(pem: &str) -> Option<(i64, i64)> {
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).ok()?;
+    let validity = parsed.validity();
+    Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
 }
 
 /// Who a certificate is: its name and its groups, as Kubernetes reads them.
@@ -166,6 +216,17 @@ mod tests {
         (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
     }
 
+    /// The PEM of an authority's certificate for a node's key.
+    fn sign(node: &Own, (certificate, key): &(String, String)) -> String {
+        let request = rcgen::CertificateSigningRequestParams::from_pem(&node.request().unwrap()).unwrap();
+        let issuer = Issuer::from_ca_cert_pem(certificate, KeyPair::from_pem(key).unwrap()).unwrap();
+        request.signed_by(&issuer).unwrap().pem()
+    }
+
+    fn root((certificate, _): &(String, String)) -> Vec<u8> {
+        CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap().to_vec()
+    }
+
     fn generate((certificate, key): &(String, String)) -> Identity {
         Identity::generate(&["127.0.0.1".to_owned()], certificate, key).unwrap()
     }
@@ -181,16 +242,32 @@ mod tests {
     async fn a_node_that_joined_trusts_the_next_api_server_of_its_cluster_and_is_trusted() {
         let authority = authority();
         let node = Own::generate("worker", "127.0.0.1").unwrap();
-        let request = rcgen::CertificateSigningRequestParams::from_pem(&node.request().unwrap()).unwrap();
-        let issuer = Issuer::from_ca_cert_pem(&authority.0, KeyPair::from_pem(&authority.1).unwrap()).unwrap();
-        let signed = request.signed_by(&issuer).unwrap().pem();
-        let root = CertificateDer::from_pem_slice(authority.0.as_bytes()).unwrap();
-        let server = node.serve(Some(&signed), vec![root.to_vec()]).unwrap();
+        let shown = Shown::new(&node, Some(&sign(&node, &authority))).unwrap();
+        let server = shown.serve(vec![root(&authority)]).unwrap();
         let (first, next) = (generate(&authority), generate(&authority));
         assert!(shake(server.clone(), first.client).await);
         assert!(shake(server, next.client).await);
         let who = subject(&next.shown);
         assert_eq!(who, Some((API_SERVER.to_owned(), vec!["system:masters".to_owned()])));
+    }
+
+    #[tokio::test]
+    async fn what_is_signed_later_is_shown_by_a_server_that_runs() {
+        let authority = authority();
+        let first = Own::generate("worker", "127.0.0.1").unwrap();
+        let shown = Shown::new(&first, None).unwrap();
+        let server = shown.serve(vec![root(&authority)]).unwrap();
+        let client = generate(&authority).client;
+        assert!(
+            !shake(server.clone(), client.clone()).await,
+            "its own word is not enough"
+        );
+        let next = Own::generate("worker", "127.0.0.1").unwrap();
+        shown
+            .change(&first, &sign(&next, &authority))
+            .expect_err("it is another key's");
+        shown.change(&next, &sign(&next, &authority)).unwrap();
+        assert!(shake(server, client).await);
     }
 
     #[test]

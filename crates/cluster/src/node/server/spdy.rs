@@ -150,3 +150,20 @@ async fn read(
         }
     }
 }
+
+/// A stream as a client would open it, with both of its far ends.
+#[cfg(test)]
+pub fn opened(id: u32, headers: &[(&str, &str)]) -> (Stream, mpsc::Sender<Bytes>, mpsc::Receiver<Vec<u8>>) {
+    let (sender, data) = mpsc::channel(QUEUE);
+    let (frames, outgoing) = mpsc::channel(QUEUE);
+    let headers = headers
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let stream = Stream {
+        id,
+        headers: headers.collect(),
+        data,
+        writer: Writer { id, frames },
+    };
+    (stream, sender, outgoing)
+}
