@@ -65,19 +65,21 @@ pub fn errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Why names with the prefix of an object could not stand in a path, whatever its kind.
+pub fn prefix_errors(object: &Value) -> Vec<FieldError> {
+    let prefix = meta(object, "generateName");
+    let invalid = |complaint| FieldError::invalid("metadata.generateName", prefix, complaint);
+    match prefix {
+        // A prefix may be what a whole name may not.
+        "" | "." | ".." => Vec::new(),
+        _ => path_segment(prefix).into_iter().map(invalid).collect(),
+    }
+}
+
 /// What is wrong with the metadata of a resource inside another one, of whose kind nothing is known.
 pub fn nested_errors(object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let (name, generate_name, namespace) = (
-        object::name(object),
-        meta(object, "generateName"),
-        object::namespace(object),
-    );
-    // A prefix may be what a whole name may not.
-    let prefix = path_segment(generate_name).into_iter();
-    for complaint in prefix.filter(|_| !matches!(generate_name, "" | "." | "..")) {
-        errors.push(FieldError::invalid("metadata.generateName", generate_name, complaint));
-    }
+    let mut errors = prefix_errors(object);
+    let (name, namespace) = (object::name(object), object::namespace(object));
     for complaint in path_segment(name).into_iter().filter(|_| !name.is_empty()) {
         errors.push(FieldError::invalid("metadata.name", name, complaint));
     }

@@ -138,6 +138,8 @@ async fn update_once(
     if strategy::judges_prefix_once(&call.resource) {
         errors.retain(|error| error.field != "metadata.generateName");
     }
+    // Every kind is asked whether a name with this prefix could stand in a path, some also whether it could be a name of theirs.
+    errors.splice(0..0, metadata::prefix_errors(&object));
     errors.extend(metadata::update_errors(&object, &old));
     errors.extend(kinds::update_errors(call, &object, &old));
     if !errors.is_empty() {

@@ -8,17 +8,18 @@ use std::cmp::Ordering;
 pub fn implementation(name: &str) -> Option<Call> {
     Some(match name {
         "isSorted" => |args| {
-            let items = items(args)?;
+            let items = comparable(args, "isSorted(list)")?;
             for pair in items.windows(2) {
-                if compare(&pair[0], &pair[1])?.is_gt() {
+                // Two that cannot be compared are in no wrong order.
+                if compare(&pair[0], &pair[1]).is_ok_and(Ordering::is_gt) {
                     return Ok(Value::Bool(false));
                 }
             }
             Ok(Value::Bool(true))
         },
         "sum" => sum,
-        "min" => |args| extreme(args, "min", Ordering::Less),
-        "max" => |args| extreme(args, "max", Ordering::Greater),
+        "min" => |args| extreme(comparable(args, "min(list)")?, "min", Ordering::Less),
+        "max" => |args| extreme(comparable(args, "max(list)")?, "max", Ordering::Greater),
         "indexOf" => index_of,
         "lastIndexOf" => last_index_of,
         "slice" => slice,
@@ -117,8 +118,34 @@ fn subset(inner: &List<'_>, outer: &List<'_>) -> Result<bool, EvalError> {
     Ok(true)
 }
 
-fn sum<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
+/// The items of a list for which there is a function. Where the checker does not know the items, the first one decides.
+fn fitting<'a>(
+    args: &[Value<'a>],
+    fits: fn(&Value<'_>) -> bool,
+    call: &'static str,
+) -> Result<Vec<Value<'a>>, EvalError> {
     let items = items(args)?;
+    match items.first().is_none_or(fits) {
+        true => Ok(items),
+        false => Err(EvalError::NoSuchOverloadOf(call)),
+    }
+}
+
+fn comparable<'a>(args: &[Value<'a>], call: &'static str) -> Result<Vec<Value<'a>>, EvalError> {
+    let fits = |value: &Value<'_>| {
+        use Value::{Bool, Bytes, String, Timestamp};
+        is_summable(value) || matches!(value, Bool(_) | Timestamp(_) | String(_) | Bytes(_))
+    };
+    fitting(args, fits, call)
+}
+
+fn is_summable(value: &Value<'_>) -> bool {
+    use Value::{Double, Duration, Int, Uint};
+    matches!(value, Int(_) | Uint(_) | Double(_) | Duration(_))
+}
+
+fn sum<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
+    let items = fitting(args, is_summable, "sum(list)")?;
     let add = super::implementation("_+_").ok_or(EvalError::NoSuchOverload)?;
     let mut items = items.into_iter();
     // An empty list of unknown type sums to the integer zero.
@@ -131,12 +158,13 @@ fn sum<'a>(args: &[Value<'a>]) -> Result<Value<'a>, EvalError> {
     Ok(total)
 }
 
-fn extreme<'a>(args: &[Value<'a>], name: &str, wanted: Ordering) -> Result<Value<'a>, EvalError> {
+fn extreme<'a>(items: Vec<Value<'a>>, name: &str, wanted: Ordering) -> Result<Value<'a>, EvalError> {
     let mut best: Option<Value<'a>> = None;
-    for item in items(args)? {
+    for item in items {
         let better = match &best {
             None => true,
-            Some(best) => compare(&item, best)? == wanted,
+            // One that cannot be compared is no better.
+            Some(best) => compare(&item, best).is_ok_and(|order| order == wanted),
         };
         if better {
             best = Some(item);
