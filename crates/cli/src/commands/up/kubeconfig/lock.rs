@@ -2,8 +2,11 @@
 
 use crate::failure::Hint;
 use anyhow::{Context, Result, anyhow};
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +14,8 @@ use std::time::Duration;
 /// Whoever has it writes a small file: after so many looks it is one that was left behind.
 pub const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
+/// What stands in locks of ours, before the number of the process.
+const MARK: &str = "stead ";
 
 /// The lock of a file, until it is dropped.
 #[derive(Debug)]
@@ -34,8 +39,17 @@ impl Lock {
                 .mode(0o600)
                 .open(&path);
             match made {
-                Ok(_) => return Ok(Lock { path }),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Ok(mut file) => {
+                    // One without a name in it is as good, and only not known for what it is if we die before the end.
+                    let _ = write!(file, "{MARK}{}", std::process::id());
+                    return Ok(Lock { path });
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    if is_left_behind(&path) {
+                        // Whoever else saw that may have been faster.
+                        let _ = fs::remove_file(&path);
+                    }
+                }
                 Err(error) => return Err(error).with_context(|| format!("cannot write {}", path.display())),
             }
         }
@@ -46,6 +60,13 @@ impl Lock {
         ))
         .hint(format!("if no other program runs that writes it, remove {shown}"))
     }
+}
+
+/// Whether a process of ours made it and was killed before it could let go. Others do not say who they are.
+fn is_left_behind(path: &Path) -> bool {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let maker = text.strip_prefix(MARK).and_then(|number| number.parse().ok());
+    maker.is_some_and(|number| kill(Pid::from_raw(number), None) == Err(Errno::ESRCH))
 }
 
 impl Drop for Lock {
@@ -68,6 +89,11 @@ mod tests {
         assert!(hint.is_some_and(|hint| hint.contains("remove") && hint.contains("config.lock")));
         drop(first);
         Lock::take(&file, 1).expect("free again");
-        assert!(!place.path().join("config.lock").exists());
+        let lock = place.path().join("config.lock");
+        assert!(!lock.exists());
+        let mut gone = std::process::Command::new("true").spawn().expect("a process");
+        gone.wait().expect("it ends");
+        fs::write(&lock, format!("{MARK}{}", gone.id())).expect("a lock");
+        Lock::take(&file, 2).expect("nobody has it any more");
     }
 }
