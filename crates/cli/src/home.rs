@@ -104,8 +104,10 @@ pub fn written_to(directory: &Path) -> Vec<PathBuf> {
     names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
 }
 
+/// Whether a file was removed. One whose directory is not there either may be on a disk that comes back.
 fn is_gone(file: &Path) -> bool {
-    std::fs::symlink_metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    let missing = std::fs::symlink_metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    missing && file.parent().is_some_and(Path::exists)
 }
 
 impl Drop for Home {

@@ -165,10 +165,21 @@ fn append(db: &Database, events: &[Arc<Event>], retired: &[Revision], floor: Rev
     Ok(())
 }
 
-/// What an ordinary user may still write where a directory is; unknown if it cannot be asked.
+/// What may still be written where a directory is; unknown where it cannot be asked, or is not told.
 fn left_on_disk(directory: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(directory).ok()?;
-    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    let disk = rustix::fs::statvfs(directory).ok().filter(|disk| disk.f_blocks > 0)?;
+    let blocks = match is_administrator() {
+        true => disk.f_bfree,
+        false => disk.f_bavail,
+    };
+    Some(blocks.saturating_mul(disk.f_frsize))
+}
+
+/// Whether this process may use what a file system keeps for the administrator. Who is root of a user namespace only may not.
+fn is_administrator() -> bool {
+    let everybody = u32::MAX.to_string();
+    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    rustix::process::geteuid().is_root() && users.split_whitespace().eq(["0", "0", &everybody])
 }
 
 fn builder() -> redb::Builder {

@@ -236,7 +236,11 @@ async fn join(name: String, count: Option<u16>, runtime: Runtime, place: Place) 
             Ok(())
         }
         Some(home) => {
-            let prepared = made_ready(voices.clone(), described, home, place.address, authorities).await?;
+            let ready = made_ready(voices.clone(), described, home, place.address, authorities);
+            let prepared = tokio::select! {
+                prepared = ready => prepared?,
+                () = stop.cancelled() => return Ok(()),
+            };
             claim::take(&voices, free).await?;
             prepared.run(stop).await
         }

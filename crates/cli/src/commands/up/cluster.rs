@@ -97,6 +97,14 @@ pub async fn start(arguments: Arguments, home: Home, stop: CancellationToken) ->
     // They hold the administrator's key.
     let written = std::iter::once(path.clone()).chain(shared.iter().map(Shared::place));
     home.remember(written)?;
+    // Before any pod starts: only a file that is there can be hidden from it.
+    let config = kubeconfig::build(&pki, &bound.server);
+    if !is_given {
+        kubeconfig::write(&path, &config)?;
+    }
+    for file in &shared {
+        file.merge(&config)?;
+    }
     let hidden = places::private(&home.path);
     let settings = parts::Settings {
         parts: arguments.parts,
@@ -115,13 +123,6 @@ pub async fn start(arguments: Arguments, home: Home, stop: CancellationToken) ->
         kubelet: trust,
     };
     let parts = parts::start(&settings, &gate, &stop).await?;
-    let config = kubeconfig::build(&pki, &bound.server);
-    if !is_given {
-        kubeconfig::write(&path, &config)?;
-    }
-    for file in &shared {
-        file.merge(&config)?;
-    }
     Ok(Running {
         kubeconfig: path,
         server: format!("https://{}", bound.server),

@@ -83,6 +83,7 @@ impl Shared {
 
     /// Fails as [`Shared::merge`] would, so that a wrong file is told of before anything runs.
     pub fn check(&self) -> Result<()> {
+        drop(Lock::take(&self.path, lock::ATTEMPTS)?);
         self.existing()?;
         let path = self.followed();
         let beside = beside(&path);

@@ -12,6 +12,12 @@ impl Loop {
                 let Some(index) = self.by_name.get(name).copied() else {
                     return;
                 };
+                // One that is off or cut off and whose Node is gone stays so: a new Node of its name is another agent's.
+                let member = &self.members[index];
+                let another = member.uid.is_some() && member.uid != node.metadata.uid;
+                if another && member.power != Power::On {
+                    return;
+                }
                 self.set_power(index, Power::asked_of(&node));
             }
             Change::Deleted(node) => {

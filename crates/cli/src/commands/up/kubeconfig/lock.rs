@@ -6,7 +6,8 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind::{AlreadyExists, NotFound, PermissionDenied, ReadOnlyFilesystem};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +21,8 @@ const MARK: &str = "stead ";
 /// The lock of a file, until it is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    path: PathBuf,
+    /// None where nobody can make one: then nobody else has it either.
+    path: Option<PathBuf>,
 }
 
 impl Lock {
@@ -42,13 +44,17 @@ impl Lock {
                 Ok(mut file) => {
                     // One without a name in it is as good, and only not known for what it is if we die before the end.
                     let _ = write!(file, "{MARK}{}", std::process::id());
-                    return Ok(Lock { path });
+                    return Ok(Lock { path: Some(path) });
                 }
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() == AlreadyExists => {
                     if is_left_behind(&path) {
                         // Whoever else saw that may have been faster.
                         let _ = fs::remove_file(&path);
                     }
+                }
+                // A link may be where nothing can be written, and its file elsewhere. Whether the file can be, is asked apart.
+                Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | NotFound) => {
+                    return Ok(Lock { path: None });
                 }
                 Err(error) => return Err(error).with_context(|| format!("cannot write {}", path.display())),
             }
@@ -71,7 +77,9 @@ fn is_left_behind(path: &Path) -> bool {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
