@@ -116,11 +116,6 @@ pub fn settle(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Whether a change is judged before the object is settled: to what is immutable, no data at all and none in a map differ.
-pub fn is_judged_as_sent(resource: &Resource) -> bool {
-    matches!(id(resource), ("", "configmaps" | "secrets"))
-}
-
 /// What only an optional feature knows is dropped without it, though it was somebody's.
 fn drop_disabled(resource: &Resource, object: &mut Value) {
     if id(resource) == ("coordination.k8s.io", "leases") {

@@ -415,14 +415,17 @@ impl Call {
     fn check_custom_kind(&self, value: &Value, sent_version: &str, sent_kind: &str, bytes: &[u8]) -> Result<()> {
         let Resource { group, kind, .. } = &*self.resource;
         if sent_kind.is_empty() {
-            let shown = String::from_utf8_lossy(bytes);
-            let why = format!("Object 'Kind' is missing in '{shown}'");
-            return Err(decode::decode_error(
-                &self.resource.version,
-                kind,
-                bytes,
-                &decode::DecodeError::Syntax(why),
-            ));
+            let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes));
+            let error = decode::DecodeError::Syntax(why);
+            return Err(decode::decode_error(&self.resource.version, kind, bytes, &error));
+        }
+        let is_another = sent_version != self.api_version || sent_kind != kind;
+        if is_another && let Some(why) = crate::custom::mistyped_metadata(&self.resource, value) {
+            // It is read before anybody asks what it is.
+            let (_, version) = split_version(sent_version);
+            return Err(ApiError::bad_request(format!(
+                "{sent_kind} in version {version:?} cannot be handled as a {sent_kind}: {why}"
+            )));
         }
         if sent_version != self.api_version {
             return Err(ApiError::bad_request(format!(

@@ -132,10 +132,7 @@ async fn update_once(
     parts::keep_other(call, &mut object, &old);
     keep_system_metadata(&mut object, &old);
     kinds::prepare_update(call, &mut object, &old).await?;
-    let as_sent = kinds::is_judged_as_sent(&call.resource);
-    if !as_sent {
-        kinds::settle(&call.resource, &mut object);
-    }
+    kinds::settle(&call.resource, &mut object);
     strategy::bump_generation(call, &mut object, &old);
     let mut errors = metadata::errors(&call.resource, &object);
     if strategy::judges_prefix_once(&call.resource) {
@@ -148,9 +145,6 @@ async fn update_once(
     if !errors.is_empty() {
         let Call { resource, path, .. } = call;
         return Err(ApiError::invalid(&resource.group, &resource.kind, &path.name, &errors).into());
-    }
-    if as_sent {
-        kinds::settle(&call.resource, &mut object);
     }
     if matches!(call.path.subresource.as_str(), "" | "scale") {
         for warning in crate::validation::warnings(&call.resource, &object, Some(&old)) {

@@ -121,9 +121,14 @@ const WHOLE: &[Whole] = &[
         then: Then::Stop,
         holds: |step, ours, theirs| {
             let sent = step.body.as_ref().map(|body| &body["spec"]).unwrap_or(&Value::Null);
-            let empty = ["ingress", "egress", "policyTypes"]
-                .iter()
-                .any(|name| sent[name].as_array().is_some_and(Vec::is_empty));
+            let lists = ["ingress", "egress", "policyTypes"];
+            let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+            let mut patched = step.body.as_ref().and_then(Value::as_array).into_iter().flatten();
+            let set = |change: &Value| {
+                let path = change["path"].as_str().and_then(|path| path.strip_prefix("/spec/"));
+                path.is_some_and(|name| lists.contains(&name)) && is_empty(&change["value"])
+            };
+            let empty = lists.iter().any(|name| is_empty(&sent[name])) || patched.any(set);
             let counted = ["managedFields", "resourceVersion", "generation"];
             what(&step.path) == "networkpolicies" && empty && same_but(ours, theirs, &counted)
         },

@@ -243,6 +243,12 @@ async fn a_node_that_is_off_or_cut_off_does_not_come_back_by_the_deletion_of_its
     for fault in [Power::Partitioned, Power::Off] {
         assert_eq!(story.delete_node(fault), 0, "{fault:?}");
         assert_eq!(story.state.members[0].power, fault);
+        let mut another = Node::clone(&object(Power::On));
+        another.metadata.uid = Some("of another agent".to_string());
+        story.state.members[0].uid = Some("its own".to_string());
+        story.state.node_change(Change::Created(Arc::new(another)));
+        assert_eq!(story.state.members[0].power, fault, "the new Node is another's");
+        story.state.members[0].uid = None;
     }
 }
 

@@ -43,6 +43,13 @@ fn same_object(one: &Answer, other: &Answer) -> bool {
     one.code < 300 && one.body["kind"] == other.body["kind"] && named("name") && named("namespace")
 }
 
+/// Whether a refusal names the object of an answer.
+fn is_named(answer: &Answer, refusal: &Answer) -> bool {
+    let details = &refusal.body["details"];
+    let same = details["kind"] == answer.body["kind"] && details["name"] == answer.body["metadata"]["name"];
+    answer.code < 300 && details["name"].is_string() && same
+}
+
 /// Whether a write that changes nothing makes a new version because an apply stored empty metadata before, which the
 /// first write after it leaves out.
 fn follows_empty_metadata(step: &Step, before: &Before<'_>, ours: &Answer, theirs: &Answer) -> bool {
@@ -103,7 +110,7 @@ fn sends_nothing_for_nothing(step: &Step, before: &Before<'_>, ours: &Answer, th
     let stored = before
         .iter()
         .rev()
-        .find(|(step, answer)| !step.path.contains("dryRun") && same_object(answer, ours));
+        .find(|(step, answer)| !step.path.contains("dryRun") && (same_object(answer, ours) || is_named(answer, ours)));
     let none = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
     let sealed = |cause: &Value| {
         let field = cause["field"].as_str().unwrap_or_default();
@@ -114,6 +121,9 @@ fn sends_nothing_for_nothing(step: &Step, before: &Before<'_>, ours: &Answer, th
         one_of && empty && had_none && says(cause, "field is immutable when `immutable` is set")
     };
     let kind = matches!(what(&step.path).as_str(), "configmaps" | "secrets");
-    let told = causes(theirs);
-    kind && ours.code == 200 && theirs.code == 422 && !told.is_empty() && told.iter().all(sealed)
+    let (told, ours_told) = (causes(theirs), causes(ours));
+    // What is wrong besides is told by both.
+    let besides = told.iter().filter(|cause| !sealed(cause));
+    let accepted = ours.code == 200 && ours_told.is_empty() || ours.code == 422 && !ours_told.is_empty();
+    kind && accepted && theirs.code == 422 && told.iter().any(sealed) && besides.eq(ours_told.iter())
 }
