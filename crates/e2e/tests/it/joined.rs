@@ -164,9 +164,15 @@ fn a_node_that_joins_an_embedded_cluster_is_reached_cut_off_and_given_back_like_
         cut.then_some(()).ok_or(complaint)
     });
     assert_eq!(up.run(&["logs", "near"]), "begun\n");
-    let refused = ask(&up, &join).output().expect("the binary starts");
-    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.contains("node far is cut from the API"), "{refused}");
+    let refused = |arguments: &[&str]| {
+        let output = ask(&up, arguments).output().expect("the binary starts");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let twice = refused(&join);
+    assert!(twice.contains("another stead (process"), "{twice}");
+    let other = elsewhere.path().join("other").display().to_string();
+    let cut = refused(&["node", "join", "far", "--data", &other]);
+    assert!(cut.contains("node far is cut from the API"), "{cut}");
     succeeded(&mut ask(&up, &["node", "heal", "far"]));
     until(&up, "it is reached again", &["exec", "far", "--", "echo", "hi"], "hi");
 
