@@ -325,7 +325,13 @@ fn same_but(ours: &Answer, theirs: &Answer, fields: &[&str]) -> bool {
     }
     let mut alike = ours.clone();
     for field in fields {
-        alike.body["metadata"][*field] = theirs.body["metadata"][*field].clone();
+        match theirs.body["metadata"].get(*field) {
+            Some(value) => alike.body["metadata"][*field] = value.clone(),
+            None => {
+                let metadata = alike.body["metadata"].as_object_mut();
+                metadata.and_then(|metadata| metadata.remove(*field));
+            }
+        }
     }
     ours != theirs && alike == *theirs
 }
