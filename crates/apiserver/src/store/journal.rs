@@ -13,7 +13,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
@@ -59,10 +59,9 @@ impl Redb {
         // The file's name has to survive a power cut as well as its contents.
         let synced = File::open(directory).and_then(|directory| directory.sync_all());
         synced.map_err(|source| OpenError::io(directory, source))?;
-        let directory = directory.to_path_buf();
         Ok(Redb {
             database,
-            left: Box::new(move || left_on_disk(&directory)),
+            left: left_on_disk(directory.to_path_buf()),
             full: false,
             _lock: Some(lock),
         })
@@ -165,14 +164,18 @@ fn append(db: &Database, events: &[Arc<Event>], retired: &[Revision], floor: Rev
     Ok(())
 }
 
-/// What may still be written where a directory is; unknown where it cannot be asked, or is not told.
-fn left_on_disk(directory: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(directory).ok().filter(|disk| disk.f_blocks > 0)?;
-    let blocks = match is_administrator() {
-        true => disk.f_bfree,
-        false => disk.f_bavail,
-    };
-    Some(blocks.saturating_mul(disk.f_frsize))
+/// Tells what may still be written where a directory is; unknown where it cannot be asked, or is not told. It is asked before
+/// every batch, so who asks is found out once.
+fn left_on_disk(directory: PathBuf) -> Box<Left> {
+    let administrator = is_administrator();
+    Box::new(move || {
+        let disk = rustix::fs::statvfs(&directory).ok().filter(|disk| disk.f_blocks > 0)?;
+        let blocks = match administrator {
+            true => disk.f_bfree,
+            false => disk.f_bavail,
+        };
+        Some(blocks.saturating_mul(disk.f_frsize))
+    })
 }
 
 /// Whether this process may use what a file system keeps for the administrator. Who is root of a user namespace only may not.

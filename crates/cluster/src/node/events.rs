@@ -1,7 +1,8 @@
 //! Events about pods: what `kubectl describe pod` shows under "Events".
 //!
 //! Events are help for people, never a basis of decisions: they are sent in the background, a full queue drops
-//! them, and a failed write is not repeated. What was told before a stop is sent before it, in bounded time. Hollow nodes send warnings only: at their scale the ordinary ones
+//! them, and a failed write is not repeated. What was told before a stop is sent before it, in bounded time. Hollow nodes
+//! send warnings only: at their scale the ordinary ones
 //! would be most of the traffic.
 
 use super::status::whole_seconds;
